@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-model-testing", &["contiv-model", "contiv-proto"]),
@@ -41,6 +41,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "contiv-proto",
         ],
     ),
+    // The model of the kernel knows of the renderer only what that asks of a kernel; all else is for tests.
+    ("contiv-sim", &["contiv-renderer", "contiv-model"]),
     // Only the connector's registries for tests.
     (
         "contiv-tests",

@@ -1,0 +1,164 @@
+//! What a transaction has done so far.
+
+use std::collections::BTreeSet;
+
+use crate::kernel::{
+    attributes::Attributes,
+    data::Handle,
+    errno::{Errno, Refused, Result, refuse, refuse_at},
+    message::Message,
+    notify::Notice,
+    ruleset::{Ruleset, Table, Validation},
+    set::Set,
+    validate,
+};
+
+/// What messages of a batch have done so far.
+#[derive(Debug)]
+pub(in crate::kernel) struct Transaction<'a> {
+    pub(in crate::kernel) next: Ruleset,
+    /// The port of the socket that asks.
+    pub(super) port: u32,
+    /// The time in milliseconds.
+    pub(super) now: u64,
+    /// Expressions and chain types whose modules the kernel lacks.
+    pub(super) missing: &'a [String],
+    /// Sets that were made, by table and by the id they have in the batch.
+    pub(super) set_ids: Vec<(u64, u32, Handle)>,
+    /// Tables of which a base chain was changed or deleted.
+    pub(super) pending: BTreeSet<u64>,
+    /// Tables whose flags were changed.
+    pub(super) updated: BTreeSet<u64>,
+    /// Sets that were declared once more: size and timeout count when the transaction does.
+    pub(super) declared: Vec<(u64, Handle, u32, u64)>,
+    pub(in crate::kernel) notices: Vec<Notice>,
+    /// Tables that are made are validated after each message.
+    pub(super) validates_new: bool,
+}
+
+impl<'a> Transaction<'a> {
+    pub(in crate::kernel) fn new(
+        before: &Ruleset,
+        port: u32,
+        now: u64,
+        missing: &'a [String],
+        validates_new: bool,
+    ) -> Self {
+        Self {
+            next: before.clone(),
+            port,
+            now,
+            missing,
+            set_ids: Vec::new(),
+            pending: BTreeSet::new(),
+            updated: BTreeSet::new(),
+            declared: Vec::new(),
+            notices: Vec::new(),
+            validates_new,
+        }
+    }
+
+    /// Validates all tables that need it. False if one is invalid: then the batch begins anew, and each message is validated.
+    pub(in crate::kernel) fn is_valid(&mut self) -> bool {
+        for table in &mut self.next.tables {
+            if table.validation == Validation::Skip {
+                continue;
+            }
+            table.validation = Validation::Do;
+            if validate::table(table).is_err() {
+                return false;
+            }
+            table.validation = Validation::Skip;
+        }
+        true
+    }
+
+    /// A set without a name that no rule looks into must not stay.
+    pub(in crate::kernel) fn check_bindings(&self) -> Result<()> {
+        let is_left = |(table, _, set): &(u64, u32, Handle)| {
+            let table = self.next.tables.iter().find(|found| found.handle == *table);
+            let set = table.and_then(|table| table.sets.get(set));
+            set.is_some_and(|set| set.is_anonymous() && set.is_unbound)
+        };
+        if self.set_ids.iter().any(is_left) { refuse(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    /// What it leads to.
+    pub(in crate::kernel) fn commit(mut self) -> (Ruleset, Vec<Notice>) {
+        for (table, set, size, timeout) in std::mem::take(&mut self.declared) {
+            let table = self.next.tables.iter_mut().find(|found| found.handle == table);
+            if let Some(set) = table.and_then(|table| table.set_mut(set)) {
+                if size != 0 {
+                    set.size = size;
+                }
+                set.timeout = timeout;
+            }
+        }
+        for table in &mut self.next.tables {
+            for set in table.sets.values_mut() {
+                let is_settled = |set: &Set| {
+                    set.elements.is_committed() && !set.bindings.iter().any(|binding| binding.is_gone)
+                };
+                if !is_settled(set) {
+                    let set = std::sync::Arc::make_mut(set);
+                    set.elements.commit();
+                    set.bindings.retain(|binding| !binding.is_gone);
+                }
+            }
+        }
+        self.next.generation += 1;
+        (self.next, self.notices)
+    }
+
+    /// What stays of it all the same where it does not count: handles are never given twice.
+    pub(in crate::kernel) fn abort(self, before: &mut Ruleset) {
+        before.last_table = self.next.last_table;
+        for table in &mut before.tables {
+            if let Some(tried) = self.next.tables.iter().find(|tried| tried.handle == table.handle) {
+                table.last_handle = tried.last_handle;
+                table.validation = tried.validation;
+            }
+        }
+    }
+
+    /// `nft_table_lookup`: where a table is.
+    pub(super) fn find_table(&self, message: &Message<'_>, name: Option<&str>) -> Result<usize> {
+        let Some(name) = name else { return refuse(Errno::EINVAL) };
+        let family = message.family();
+        let is_it = |table: &Table| table.family == family && *table.name == *name;
+        match self.next.tables.iter().position(is_it) {
+            Some(at) if self.next.tables[at].is_owned_by_other(self.port) => refuse(Errno::EPERM),
+            Some(at) => Ok(at),
+            None => refuse(Errno::ENOENT),
+        }
+    }
+
+    /// The table that a message names in an attribute of this kind.
+    pub(super) fn table_of(
+        &self,
+        message: &Message<'_>,
+        attributes: Attributes<'_>,
+        kind: u16,
+    ) -> Result<usize> {
+        let found = self.find_table(message, attributes.text(kind));
+        found.map_err(|refused| refused.blaming(attributes.at(kind)))
+    }
+
+    pub(super) fn table(&mut self, at: usize) -> &mut Table {
+        &mut self.next.tables[at]
+    }
+
+    /// After a message that may have made its table invalid, where each message is validated.
+    pub(super) fn validate_now(&self, at: usize) -> Result<()> {
+        let table = &self.next.tables[at];
+        if table.validation == Validation::Do { validate::table(table) } else { Ok(()) }
+    }
+}
+
+/// Where it is not there, nothing is to be done for a message that only makes sure of that.
+pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refused) -> Result<Option<T>> {
+    if refused.errno == Errno::ENOENT && message.of_subsystem() == destroy {
+        return Ok(None);
+    }
+    refuse_at(refused.errno, refused.at)
+}

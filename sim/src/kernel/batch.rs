@@ -1,0 +1,165 @@
+//! Batches: `nfnetlink_rcv_batch` of the kernel's `net/netfilter/nfnetlink.c`.
+
+use super::{
+    apply::{self, transaction::Transaction},
+    errno::{Errno, Refused},
+    message::{self, Message},
+    notify::Notice,
+    ruleset::Ruleset,
+    uapi::{
+        BATCH_BEGIN, BATCH_END, BATCH_GENID, NLM_F_ACK, NLM_F_REQUEST, NLMSG_MIN_TYPE, SUBSYS_COUNT,
+        SUBSYS_NFTABLES,
+    },
+};
+
+/// How the kernel sees whoever asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) port: u32,
+    /// The time in milliseconds.
+    pub(super) now: u64,
+    /// Expressions and chain types whose modules the kernel lacks.
+    pub(super) missing: &'a [String],
+}
+
+/// A refusal that does not come from the rules of nf_tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Forced {
+    /// The message of the batch, from 0; or none for the whole batch when it is to be committed.
+    pub(super) message: Option<usize>,
+    pub(super) errno: Errno,
+}
+
+/// What a batch leads to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) answers: Vec<Vec<u8>>,
+    /// What listeners hear, if it was committed.
+    pub(super) committed: Option<Vec<Notice>>,
+}
+
+/// Applies a batch, whose first message begins it.
+pub(super) fn apply(
+    ruleset: &mut Ruleset,
+    begin: &Message<'_>,
+    rest: &[u8],
+    caller: Caller<'_>,
+    forced: Option<Forced>,
+) -> Outcome {
+    let answer = |message: &Message<'_>, errno: Errno| Outcome {
+        answers: vec![message::acknowledgement(message, caller.port, Some(errno.into()))],
+        committed: None,
+    };
+    let subsystem = match begin.resource() {
+        // Old versions of nft wrote it in the order of the host.
+        id if id.swap_bytes() == u16::from(SUBSYS_NFTABLES) => SUBSYS_NFTABLES,
+        id if id >= SUBSYS_COUNT => return answer(begin, Errno::EINVAL),
+        id => id.to_be_bytes()[1],
+    };
+    if subsystem != SUBSYS_NFTABLES {
+        return answer(begin, Errno::EOPNOTSUPP);
+    }
+    match begin.attributes().u32(BATCH_GENID) {
+        Ok(Some(generation)) if generation != 0 && generation != ruleset.generation => {
+            return answer(begin, Errno::ERESTART);
+        }
+        Ok(_) => {}
+        Err(refused) => return answer(begin, refused.errno),
+    }
+    // Where the whole is invalid it is done again, and each message is validated, to find the one that is to blame.
+    let mut pass = Pass::First;
+    loop {
+        match run(ruleset, begin, rest, caller, forced, pass) {
+            Ok(outcome) => return outcome,
+            Err(again) => pass = again,
+        }
+    }
+}
+
+/// How often a batch was tried, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    First,
+    /// All tables are validated after each message, those that the batch makes too.
+    ValidateAll,
+    /// Those that were there before.
+    ValidateKnown,
+}
+
+/// The outcome, or that the batch must be tried once more, and how.
+fn run(
+    ruleset: &mut Ruleset,
+    begin: &Message<'_>,
+    mut rest: &[u8],
+    caller: Caller<'_>,
+    forced: Option<Forced>,
+    pass: Pass,
+) -> Result<Outcome, Pass> {
+    let Caller { port, now, missing } = caller;
+    let first = Message::first(rest).map(|(first, _)| first);
+    let mut transaction = Transaction::new(ruleset, port, now, missing, pass == Pass::ValidateAll);
+    let mut answers = Vec::new();
+    if begin.has(NLM_F_ACK) {
+        answers.push(message::acknowledgement(begin, port, None));
+    }
+    let (mut failed, mut ended, mut index) = (false, None, 0);
+    while let Some((message, after)) = Message::first(rest) {
+        if !message.is_complete() || message.has(NLM_F_REQUEST) && message.kind == BATCH_BEGIN {
+            answers.clear();
+            failed = true;
+            break;
+        }
+        if message.has(NLM_F_REQUEST) && message.kind == BATCH_END {
+            ended = Some(message);
+            break;
+        }
+        let result = match forced {
+            Some(Forced { message: Some(at), errno }) if at == index => Err(Refused::from(errno)),
+            _ => one(&mut transaction, &message),
+        };
+        if result.is_err_and(|refused| refused.errno == Errno::ENOMEM) {
+            // There is no room to remember what else was refused.
+            let first = first.unwrap_or(message);
+            answers = vec![message::acknowledgement(&first, port, Some(Errno::ENOMEM.into()))];
+            failed = true;
+            break;
+        }
+        if message.has(NLM_F_ACK) || result.is_err() {
+            answers.push(message::acknowledgement(&message, port, result.err()));
+        }
+        failed |= result.is_err();
+        index += 1;
+        rest = after;
+    }
+    // Without an end it is only a trial.
+    if !failed && !transaction.is_valid() && pass == Pass::First {
+        transaction.abort(ruleset);
+        return Err(if ended.is_some() { Pass::ValidateAll } else { Pass::ValidateKnown });
+    }
+    let Some(end) = ended.filter(|_| !failed && pass != Pass::ValidateKnown) else {
+        transaction.abort(ruleset);
+        return Ok(Outcome { answers, committed: None });
+    };
+    let refused = match forced {
+        Some(Forced { message: None, errno }) => Err(Refused::from(errno)),
+        _ => transaction.check_bindings(),
+    };
+    if let (Err(refused), Some(first)) = (refused, first) {
+        transaction.abort(ruleset);
+        answers.insert(0, message::acknowledgement(&first, port, Some(refused)));
+        return Ok(Outcome { answers, committed: None });
+    }
+    if end.has(NLM_F_ACK) {
+        answers.push(message::acknowledgement(&end, port, None));
+    }
+    let (next, notices) = transaction.commit();
+    *ruleset = next;
+    Ok(Outcome { answers, committed: Some(notices) })
+}
+
+fn one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refused> {
+    let is_known = message.has(NLM_F_REQUEST)
+        && message.kind >= NLMSG_MIN_TYPE
+        && message.subsystem() == SUBSYS_NFTABLES;
+    if is_known { apply::apply(transaction, message) } else { Err(Refused::from(Errno::EINVAL)) }
+}

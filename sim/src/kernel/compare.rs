@@ -1,0 +1,128 @@
+//! Holds the model against a real kernel: random transactions go to both, which must give the same answers and hold the same tables
+//! afterwards.
+
+mod exchange;
+mod generate;
+mod render;
+
+use std::fmt;
+
+use contiv_renderer::kernel::Kernel;
+use thiserror::Error;
+
+use self::{exchange::Peer, generate::Generator};
+use super::model::ModelKernel;
+
+/// What a comparison has shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// How many transactions both sides were given.
+    pub transactions: usize,
+    /// How many messages these had.
+    pub messages: usize,
+    /// How many transactions both sides took.
+    pub committed: usize,
+    /// How many errors both sides gave.
+    pub errors: usize,
+}
+
+/// Why a comparison ended early.
+#[derive(Debug, Error)]
+pub enum CompareError {
+    /// One of both could not be asked.
+    #[error("{0}")]
+    Kernel(#[from] std::io::Error),
+    /// There is something in the kernel already, which must not be touched.
+    #[error("this network namespace has tables: compare in an empty one, as scripts/simulate does")]
+    NotEmpty,
+    /// The model is not like the kernel.
+    #[error("{0}")]
+    Different(Box<Difference>),
+}
+
+/// Something in which the model is not like the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What leads to it again.
+    pub seed: u64,
+    /// The transaction, from 0.
+    pub transaction: usize,
+    /// What was asked, a line each.
+    pub request: Vec<String>,
+    /// What the kernel says that the model does not.
+    pub kernel: Vec<String>,
+    /// What the model says that the kernel does not.
+    pub model: Vec<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, transaction, request, kernel, model } = self;
+        writeln!(f, "seed {seed}, transaction {transaction}: the model is not like the kernel. Asked:")?;
+        request.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        writeln!(f, "the kernel alone says:")?;
+        kernel.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        writeln!(f, "the model alone says:")?;
+        model.iter().try_for_each(|line| writeln!(f, "    {line}"))
+    }
+}
+
+/// Whether the kernel of this machine looks for modules.
+fn loads_modules() -> bool {
+    std::path::Path::new("/proc/modules").exists()
+}
+
+/// After so many transactions both begin anew with empty tables, so that they do not fill up.
+const EPISODE: usize = 200;
+
+/// Gives `count` transactions to both. `kernel` must be in a network namespace of its own that has no tables.
+///
+/// # Errors
+/// When they differ.
+pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Comparison, CompareError> {
+    let model = ModelKernel::new();
+    let mut peers = [Peer::open(kernel)?, Peer::open(&model)?];
+    if !peers[0].tables()?.is_empty() {
+        return Err(CompareError::NotEmpty);
+    }
+    let mut comparison = Comparison::default();
+    let mut generator = Generator::new(seed, !loads_modules());
+    for transaction in 0..count {
+        let request = if transaction % EPISODE == 0 {
+            generator.everything_away()
+        } else {
+            generator.batch(&model.0.lock().ruleset)
+        };
+        let [of_kernel, of_model] = &mut peers;
+        let answers = [of_kernel.ask(&request.bytes)?, of_model.ask(&request.bytes)?];
+        let differs = |[kernel, model]: [Vec<String>; 2]| {
+            let but = |these: &[String], others: &[String]| {
+                these.iter().filter(|line| !others.contains(line)).cloned().collect()
+            };
+            CompareError::Different(Box::new(Difference {
+                seed,
+                transaction,
+                request: request.lines.clone(),
+                kernel: but(&kernel, &model),
+                model: but(&model, &kernel),
+            }))
+        };
+        if answers[0] != answers[1] {
+            return Err(differs(answers));
+        }
+        let tables = [of_kernel.tables()?, of_model.tables()?];
+        if tables[0] != tables[1] {
+            return Err(differs(tables));
+        }
+        comparison.transactions += 1;
+        comparison.messages += request.lines.len();
+        let errors = answers[0].iter().filter(|answer| !answer.ends_with("ok")).count();
+        comparison.errors += errors;
+        comparison.committed += usize::from(errors == 0);
+    }
+    let [of_kernel, of_model] = &mut peers;
+    let request = generator.everything_away();
+    of_kernel.ask(&request.bytes)?;
+    of_model.ask(&request.bytes)?;
+    Ok(comparison)
+}

@@ -1,0 +1,121 @@
+//! One side of a comparison: asks, and puts answers into words that can be compared.
+
+use std::io;
+
+use contiv_renderer::kernel::{Kernel, NetfilterSocket};
+
+use super::render;
+use crate::kernel::{
+    attributes::Attributes,
+    message::{self, Frame, Message},
+    uapi::{
+        NFPROTO_UNSPEC, NLM_F_ACK_TLVS, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+        NLMSGERR_ATTR_OFFS, SUBSYS_NFTABLES, elem, msg, set,
+    },
+};
+
+/// The kernel or the model.
+#[derive(Debug)]
+pub(super) struct Peer {
+    socket: Box<dyn NetfilterSocket>,
+}
+
+/// The question that follows a batch, so that its answer marks the end of those to the batch.
+const END: u32 = 0x00ff_ffff;
+
+impl Peer {
+    pub(super) fn open(kernel: &dyn Kernel) -> io::Result<Self> {
+        Ok(Self { socket: kernel.connect()? })
+    }
+
+    /// Sends a batch, and returns a line for each answer.
+    pub(super) fn ask(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
+        self.socket.send(batch)?;
+        self.socket.send(&question(msg::GETGEN, NFPROTO_UNSPEC, 0, END, &[]))?;
+        let mut answers = Vec::new();
+        loop {
+            for message in message::messages(&self.socket.receive()?) {
+                if message.sequence == END {
+                    return Ok(answers);
+                }
+                if message.kind == NLMSG_ERROR {
+                    answers.push(answer(&message));
+                }
+            }
+        }
+    }
+
+    /// All that there is, a line for each thing.
+    pub(super) fn tables(&mut self) -> io::Result<Vec<String>> {
+        let own = self.socket.port();
+        let mut lines = Vec::new();
+        let mut sets = Vec::new();
+        for kind in [msg::GETTABLE, msg::GETCHAIN, msg::GETRULE, msg::GETSET] {
+            for piece in self.dump(kind, NFPROTO_UNSPEC, &[])? {
+                for message in
+                    message::messages(&piece).filter(|message| message.subsystem() == SUBSYS_NFTABLES)
+                {
+                    let attributes = message.attributes();
+                    if kind == msg::GETSET
+                        && let (Some(table), Some(name)) =
+                            (attributes.text(set::TABLE), attributes.text(set::NAME))
+                    {
+                        sets.push((message.family(), table.to_owned(), name.to_owned()));
+                    }
+                    lines.push(render::object(message.of_subsystem(), attributes, own));
+                }
+            }
+        }
+        for (family, table, name) in sets {
+            let mut writer = crate::kernel::attributes::Writer::default();
+            writer.text(elem::LIST_TABLE, &table);
+            writer.text(elem::LIST_SET, &name);
+            let mut elements = Vec::new();
+            for piece in self.dump(msg::GETSETELEM, family, &writer.0)? {
+                for message in
+                    message::messages(&piece).filter(|message| message.subsystem() == SUBSYS_NFTABLES)
+                {
+                    elements.extend(render::elements(message.attributes()));
+                }
+            }
+            // How a set is ordered is the kernel's own affair.
+            elements.sort();
+            lines.extend(elements.into_iter().map(|element| format!("element of {table} {name}: {element}")));
+        }
+        Ok(lines)
+    }
+
+    fn dump(&mut self, kind: u8, family: u8, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.socket.send(&question(kind, family, NLM_F_DUMP, 1, attributes))?;
+        let mut pieces = Vec::new();
+        loop {
+            let piece = self.socket.receive()?;
+            let is_last =
+                message::messages(&piece).any(|message| [NLMSG_DONE, NLMSG_ERROR].contains(&message.kind));
+            pieces.push(piece);
+            if is_last {
+                return Ok(pieces);
+            }
+        }
+    }
+}
+
+fn question(kind: u8, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+    let flags = NLM_F_REQUEST | flags;
+    let frame = Frame { subsystem: SUBSYS_NFTABLES, kind, flags, sequence, port: 0, family, resource: 0 };
+    frame.write(|out| out.0.extend_from_slice(attributes))
+}
+
+/// Which message, what error, and where in the message.
+fn answer(message: &Message<'_>) -> String {
+    let payload = message.bytes.get(message::HEADER..).unwrap_or_default();
+    let code = payload.first_chunk().copied().map_or(0, i32::from_ne_bytes);
+    let sequence = message.sequence;
+    if code == 0 {
+        return format!("message {sequence}: ok");
+    }
+    let attributes = Attributes::new(payload.get(4 + message::HEADER..).unwrap_or_default(), 0);
+    let at = (message.flags & NLM_F_ACK_TLVS != 0).then(|| attributes.get(NLMSGERR_ATTR_OFFS)).flatten();
+    let at = at.and_then(|at| at.payload.first_chunk().copied()).map(u32::from_ne_bytes);
+    format!("message {sequence}: error {} at {at:?}", -code)
+}

@@ -1,0 +1,28 @@
+//! Values, and verdicts that lead to chains.
+
+/// A number within a table, of a chain, a rule or a set.
+pub(crate) type Handle = u64;
+
+/// What a register or an element holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Data {
+    Value(Vec<u8>),
+    Verdict(Verdict),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) code: i32,
+    /// Where a jump or goto leads.
+    pub(crate) chain: Option<Handle>,
+}
+
+impl Data {
+    /// The chain that it leads to.
+    pub(crate) const fn chain(&self) -> Option<Handle> {
+        match self {
+            Self::Verdict(verdict) => verdict.chain,
+            Self::Value(_) => None,
+        }
+    }
+}

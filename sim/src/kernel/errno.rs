@@ -1,0 +1,70 @@
+//! What the kernel says where it does not do as asked.
+
+use std::fmt;
+
+/// A number of the system's errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(pub i32);
+
+#[expect(missing_docs, reason = "the names are the system's")]
+impl Errno {
+    pub const EPERM: Self = Self(1);
+    pub const ENOENT: Self = Self(2);
+    pub const EINTR: Self = Self(4);
+    pub const E2BIG: Self = Self(7);
+    pub const ENOMEM: Self = Self(12);
+    pub const EBUSY: Self = Self(16);
+    pub const EEXIST: Self = Self(17);
+    pub const EINVAL: Self = Self(22);
+    pub const ENFILE: Self = Self(23);
+    pub const EMFILE: Self = Self(24);
+    pub const EFBIG: Self = Self(27);
+    pub const ENOSPC: Self = Self(28);
+    pub const EMLINK: Self = Self(31);
+    pub const ERANGE: Self = Self(34);
+    pub const ENODATA: Self = Self(61);
+    pub const EOVERFLOW: Self = Self(75);
+    pub const ERESTART: Self = Self(85);
+    pub const EOPNOTSUPP: Self = Self(95);
+    pub const ENOBUFS: Self = Self(105);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+/// Why a message is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) errno: Errno,
+    /// At which byte of the message the attribute begins that is to blame, where the kernel says so.
+    pub(super) at: Option<usize>,
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        Self { errno, at: None }
+    }
+}
+
+impl Refused {
+    /// The same, with an attribute that is to blame.
+    pub(super) fn blaming(self, at: Option<usize>) -> Self {
+        Self { at, ..self }
+    }
+}
+
+/// What becomes of a message.
+pub(super) type Result<T> = std::result::Result<T, Refused>;
+
+/// The error as a result.
+pub(super) fn refuse<T>(errno: Errno) -> Result<T> {
+    Err(errno.into())
+}
+
+/// The same, with an attribute that is to blame.
+pub(super) fn refuse_at<T>(errno: Errno, at: Option<usize>) -> Result<T> {
+    Err(Refused { errno, at })
+}

@@ -1,0 +1,197 @@
+//! Where a new connection goes: the rules of all tables, interpreted expression by expression as `nft_do_chain` does, hook by hook as the
+//! network stack calls them.
+
+mod interpreter;
+mod jhash;
+mod packet;
+
+use std::net::{IpAddr, SocketAddr};
+
+pub use self::packet::NewConnection;
+use self::{
+    interpreter::{Effect, Interpreter},
+    packet::{Packet, Ruling},
+};
+use super::{
+    conntrack::{Connection, status},
+    model::ModelKernel,
+    ruleset::{Base, Chain, ChainType, Ruleset, Table, hook},
+    state::State,
+    uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, table},
+};
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It reaches somebody.
+    Delivered {
+        /// Whom.
+        server: SocketAddr,
+        /// The server sees an address of the node in place of the client's.
+        is_masqueraded: bool,
+        /// The server is this node.
+        is_local: bool,
+    },
+    /// Nobody hears of it.
+    Dropped,
+    /// The client is told at once that nobody answers.
+    Rejected,
+}
+
+impl ModelKernel {
+    /// Where a connection would go, with `draw` choosing a number below its argument wherever a rule draws one. Changes nothing: no
+    /// counter, no memory of the client, no entry of conntrack.
+    pub fn evaluate(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
+        let state = self.0.lock();
+        evaluate(&state, connection, draw).fate
+    }
+
+    /// Begins a connection: the same, and all that the first packet changes is changed. One that is known already goes where it went.
+    pub fn open(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
+        let mut state = self.0.lock();
+        let is_same = |known: &&Connection| {
+            known.protocol == connection.protocol
+                && known.client == connection.client
+                && known.destination == connection.destination
+        };
+        if let Some(known) = state.connections.iter().find(is_same) {
+            let is_local = state.is_own(known.server.ip());
+            let is_masqueraded = known.source != known.client;
+            return Fate::Delivered { server: known.server, is_masqueraded, is_local };
+        }
+        let Evaluation { fate, status, effects } = evaluate(&state, connection, draw);
+        let now = state.now;
+        for (table, effects) in effects {
+            effects.into_iter().for_each(|effect| effect.apply(&mut state.ruleset.tables[table], now));
+        }
+        if let Fate::Delivered { server, is_masqueraded, .. } = fate {
+            let own = state.addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4()).copied();
+            let hidden = own.map(|own| SocketAddr::new(own, connection.client.port()));
+            let source = hidden.filter(|_| is_masqueraded).unwrap_or(connection.client);
+            let (protocol, client, destination) =
+                (connection.protocol, connection.client, connection.destination);
+            let status = status | status::CONFIRMED;
+            state.add_connection(Connection { protocol, client, destination, server, source, status, id: 0 });
+        }
+        fate
+    }
+
+    /// Sets the addresses of the node's interfaces. Those of loopback need not be among them.
+    pub fn set_addresses(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.0.lock().addresses = addresses.into_iter().collect();
+    }
+}
+
+impl State {
+    fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.addresses.contains(&address)
+    }
+}
+
+/// What becomes of a connection, and what its first packet changes.
+struct Evaluation {
+    fate: Fate,
+    /// Bits of the connection's status.
+    status: u32,
+    /// By the table that they are in.
+    effects: Vec<(usize, Vec<Effect>)>,
+}
+
+fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Evaluation {
+    let mut packet = Packet::new(connection);
+    let is_own = |address: IpAddr| state.is_own(address);
+    let mut way = Way { ruleset: &state.ruleset, is_own: &is_own, now: state.now, draw, effects: Vec::new() };
+    let fate = match way.go(&mut packet) {
+        Ruling::Drop => Fate::Dropped,
+        Ruling::Reject => Fate::Rejected,
+        Ruling::Accept => {
+            let (server, is_masqueraded) = (packet.destination, packet.is_masqueraded);
+            Fate::Delivered { server, is_masqueraded, is_local: state.is_own(server.ip()) }
+        }
+    };
+    Evaluation { fate, status: packet.status, effects: way.effects }
+}
+
+/// The way of a packet through the hooks.
+struct Way<'a> {
+    ruleset: &'a Ruleset,
+    is_own: &'a dyn Fn(IpAddr) -> bool,
+    now: u64,
+    draw: &'a mut dyn FnMut(u32) -> u32,
+    effects: Vec<(usize, Vec<Effect>)>,
+}
+
+impl Way<'_> {
+    fn go(&mut self, packet: &mut Packet) -> Ruling {
+        let begins_here = packet.interface.is_none();
+        let first = if begins_here { hook::OUTPUT } else { hook::PREROUTING };
+        // Where it goes next depends on where the first hook has sent it.
+        let first = self.pass(packet, &[first]);
+        if first != Ruling::Accept {
+            return first;
+        }
+        let is_local = (self.is_own)(packet.destination.ip());
+        let rest: &[u32] = match (begins_here, is_local) {
+            (false, true) => &[hook::INPUT],
+            (false, false) => &[hook::FORWARD, hook::POSTROUTING],
+            (true, false) => &[hook::POSTROUTING],
+            (true, true) => {
+                let left = self.pass(packet, &[hook::POSTROUTING]);
+                if left != Ruling::Accept {
+                    return left;
+                }
+                // By loopback it comes in again.
+                packet.interface = Some("lo".to_owned());
+                &[hook::PREROUTING, hook::INPUT]
+            }
+        };
+        self.pass(packet, rest)
+    }
+
+    fn pass(&mut self, packet: &mut Packet, hooks: &[u32]) -> Ruling {
+        for hook in hooks {
+            for (table, chain, base) in self.chains(packet, *hook) {
+                if base.kind == ChainType::Nat && packet.is_translated_at(*hook) {
+                    continue;
+                }
+                let policy = base.policy.cast_signed();
+                let mut effects = Vec::new();
+                let mut interpreter = Interpreter {
+                    table: &self.ruleset.tables[table],
+                    effects: &mut effects,
+                    is_own: self.is_own,
+                    now: self.now,
+                    draw: &mut *self.draw,
+                };
+                let ruling = interpreter.run(packet, chain, policy);
+                if !effects.is_empty() {
+                    self.effects.push((table, effects));
+                }
+                match ruling {
+                    Ruling::Accept => {}
+                    ruling => return ruling,
+                }
+            }
+            packet.passed(*hook);
+        }
+        Ruling::Accept
+    }
+
+    /// The base chains at a hook, in the order in which they are called.
+    fn chains(&self, packet: &Packet, hook: u32) -> Vec<(usize, u64, Base)> {
+        let family = if packet.source.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
+        let is_awake = |table: &Table| {
+            [NFPROTO_INET, family].contains(&table.family) && table.flags & table::F_DORMANT == 0
+        };
+        let tables = self.ruleset.tables.iter().enumerate().filter(|(_, table)| is_awake(table));
+        let of_table = |(at, table): (usize, &Table)| {
+            let base = |chain: &std::sync::Arc<Chain>| Some((at, chain.handle, chain.base?));
+            table.chains.values().filter_map(base).collect::<Vec<_>>()
+        };
+        let mut chains: Vec<_> = tables.flat_map(of_table).filter(|(.., base)| base.hook == hook).collect();
+        // Of those with the same priority the one that came last is called first.
+        chains.reverse();
+        chains.sort_by_key(|(.., base)| base.priority);
+        chains
+    }
+}

@@ -1,0 +1,111 @@
+//! The first packet of a connection on its way.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::kernel::{
+    ruleset::hook,
+    uapi::{NFPROTO_IPV4, NFPROTO_IPV6, verdict},
+};
+
+/// The first packet of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewConnection {
+    /// The number of the IP protocol: 6, 17 or 132.
+    pub protocol: u8,
+    /// Who begins it.
+    pub client: SocketAddr,
+    /// Where it is sent to.
+    pub destination: SocketAddr,
+    /// The interface that it comes in by; none if the node itself begins it.
+    pub interface: Option<String>,
+}
+
+/// What a hook says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ruling {
+    Accept,
+    Drop,
+    Reject,
+}
+
+/// A packet on its way.
+#[derive(Debug, Clone)]
+pub(super) struct Packet {
+    pub(super) protocol: u8,
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    /// Where it was sent to.
+    pub(super) original: SocketAddr,
+    /// The interface that it came in by.
+    pub(super) interface: Option<String>,
+    /// Bits of the connection's status.
+    pub(super) status: u32,
+    pub(super) is_masqueraded: bool,
+    /// Destination and source have been decided on, and are not decided again.
+    pub(super) is_decided: [bool; 2],
+}
+
+impl Packet {
+    pub(super) fn new(connection: &NewConnection) -> Self {
+        Self {
+            protocol: connection.protocol,
+            source: connection.client,
+            destination: connection.destination,
+            original: connection.destination,
+            interface: connection.interface.clone(),
+            status: 0,
+            is_masqueraded: false,
+            is_decided: [false; 2],
+        }
+    }
+
+    const fn decision(hook: u32) -> usize {
+        matches!(hook, hook::POSTROUTING | hook::INPUT) as usize
+    }
+
+    /// Rules of NAT have had their say at this hook.
+    pub(super) const fn is_translated_at(&self, hook: u32) -> bool {
+        self.is_decided[Self::decision(hook)]
+    }
+
+    /// It has passed a hook.
+    pub(super) const fn passed(&mut self, hook: u32) {
+        if hook != hook::FORWARD {
+            self.is_decided[Self::decision(hook)] = true;
+        }
+    }
+
+    pub(super) fn network_header(&self) -> Vec<u8> {
+        match (self.source.ip(), self.destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let mut header = vec![0; 20];
+                (header[0], header[9]) = (0x45, self.protocol);
+                header[12..16].copy_from_slice(&source.octets());
+                header[16..20].copy_from_slice(&destination.octets());
+                header
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let mut header = vec![0; 40];
+                (header[0], header[6]) = (0x60, self.protocol);
+                header[8..24].copy_from_slice(&source.octets());
+                header[24..40].copy_from_slice(&destination.octets());
+                header
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn transport_header(&self) -> Vec<u8> {
+        let ports = [self.source.port().to_be_bytes(), self.destination.port().to_be_bytes()];
+        [ports.concat(), vec![0; 16]].concat()
+    }
+
+    pub(super) const fn family(&self) -> u8 {
+        if self.source.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 }
+    }
+}
+
+/// What a verdict that ends the rules says.
+pub(super) const fn ruling(code: i32) -> Ruling {
+    if code == verdict::DROP { Ruling::Drop } else { Ruling::Accept }
+}

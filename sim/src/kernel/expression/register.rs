@@ -1,0 +1,78 @@
+//! Registers: 16 of four bytes, or four of sixteen bytes that are the same memory, and one for the verdict.
+
+use crate::kernel::{
+    attributes::Attribute,
+    errno::{Errno, Result, refuse},
+};
+
+/// A register, by the four bytes at which it begins. The first 16 bytes are the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Register(u32);
+
+/// Four-byte parts of a register of sixteen bytes.
+const PARTS: u32 = 4;
+/// All four-byte parts, those of the verdict included.
+const COUNT: u32 = 20;
+/// Where the numbering of four-byte registers begins: `NFT_REG32_00`.
+const FIRST_SMALL: u32 = 8;
+
+impl Register {
+    pub(crate) const VERDICT: Self = Self(0);
+
+    /// `nft_parse_register`
+    pub(crate) fn read(attribute: Attribute<'_>) -> Result<Self> {
+        match attribute.u32()? {
+            number @ 0..=4 => Ok(Self(number * PARTS)),
+            number @ FIRST_SMALL..=23 => Ok(Self(number - FIRST_SMALL + PARTS)),
+            _ => refuse(Errno::ERANGE),
+        }
+    }
+
+    /// `nft_dump_register`
+    pub(crate) const fn number(self) -> u32 {
+        if self.0.is_multiple_of(PARTS) { self.0 / PARTS } else { self.0 - PARTS + FIRST_SMALL }
+    }
+
+    /// Where its bytes begin among those of all registers but the verdict.
+    pub(crate) const fn offset(self) -> usize {
+        (self.0.saturating_sub(PARTS) * 4) as usize
+    }
+}
+
+/// Which registers the expressions of a rule have written so far.
+#[derive(Debug, Default)]
+pub(crate) struct Registers {
+    written: u32,
+}
+
+impl Registers {
+    /// `nft_parse_register_load`
+    pub(crate) fn load(&self, attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
+        let register = Self::checked(attribute, len)?;
+        let parts = mask(register, len);
+        if self.written & parts == parts { Ok(register) } else { refuse(Errno::ENODATA) }
+    }
+
+    /// `nft_parse_register_store`, of a value.
+    pub(crate) fn store(&mut self, attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
+        let register = Self::checked(attribute, len)?;
+        self.written |= mask(register, len);
+        Ok(register)
+    }
+
+    fn checked(attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
+        let Some(attribute) = attribute else { return refuse(Errno::EINVAL) };
+        let register = Register::read(attribute)?;
+        if register.0 < PARTS || len == 0 {
+            return refuse(Errno::EINVAL);
+        }
+        if register.0 * 4 + len > COUNT * 4 {
+            return refuse(Errno::ERANGE);
+        }
+        Ok(register)
+    }
+}
+
+fn mask(register: Register, len: u32) -> u32 {
+    (0..len.div_ceil(4)).map(|part| 1 << (register.0 + part)).sum()
+}

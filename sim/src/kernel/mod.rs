@@ -1,0 +1,49 @@
+//! A model of the kernel's nf_tables and conntrack, as far as they go over netlink: it applies the very messages that the
+//! renderer encodes, and answers as Linux does.
+//!
+//! ```text
+//! Nftables (real) ─ netlink ─► socket ─► batch ─► apply ─► ruleset ─┬─► dump, get ─► netlink
+//!                                                                  ├─► notifications
+//!                                                                  └─► evaluate ─► where a flow goes
+//! ```
+//!
+//! It shares no code with the renderer: numbers and rules are those of the kernel's `include/uapi/linux/netfilter/nf_tables.h`,
+//! `net/netfilter/nfnetlink.c` and `nf_tables_api.c`. [`compare`] holds it against a real kernel.
+//!
+//! What is left out: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`; catch-all
+//! elements; and all expressions that neither the renderer nor [`compare`] writes.
+
+mod apply;
+mod attributes;
+mod batch;
+pub mod compare;
+mod conntrack;
+mod data;
+mod dump;
+mod element;
+mod errno;
+mod evaluate;
+mod expression;
+mod fault;
+mod init;
+mod meddle;
+mod message;
+mod model;
+mod notify;
+mod process;
+mod ruleset;
+mod set;
+mod socket;
+mod state;
+mod uapi;
+mod validate;
+
+pub use self::{
+    conntrack::{Connection, status},
+    errno::Errno,
+    evaluate::{Fate, NewConnection},
+    fault::Fault,
+    meddle::Meddling,
+    model::ModelKernel,
+    process::Process,
+};

@@ -1,0 +1,218 @@
+//! The kernel that is modelled, as whoever runs a simulation holds it.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use contiv_renderer::kernel::{
+    BackgroundTask, Kernel, ListenerEvent, Membership, NetfilterSocket, Notifications,
+};
+use parking_lot::Mutex;
+
+use super::{
+    conntrack::Connection,
+    fault::{Fault, Faults},
+    process::Process,
+    socket::{ModelMembership, ModelNotifications, ModelSocket},
+    state::{Listener, State},
+};
+
+/// A modelled kernel. Clones are the same kernel.
+///
+/// It is a [`Kernel`] for renderers; see [`Self::shared`]. All that it does is decided by what it is asked, in the order in which it is
+/// asked: it has no clock and no threads of its own.
+#[derive(Debug, Clone)]
+pub struct ModelKernel(pub(super) Arc<Mutex<State>>);
+
+impl Default for ModelKernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ModelKernel {
+    /// A kernel that has just started: without tables and connections, and which forwards.
+    pub fn new() -> Self {
+        let settings = [
+            ("net/ipv4/conf/all/route_localnet", "0"),
+            ("net/ipv4/conf/all/forwarding", "1"),
+            ("net/ipv6/conf/all/forwarding", "1"),
+        ];
+        let settings = settings.map(|(path, value)| (path.to_owned(), value.to_owned())).into();
+        Self(Arc::new(Mutex::new(State::new(settings))))
+    }
+
+    /// The same kernel, as renderers take it.
+    pub fn shared(&self) -> Arc<dyn Kernel> {
+        Arc::new(self.clone())
+    }
+
+    /// Who asks from now on.
+    pub fn set_process(&self, process: Process) {
+        self.0.lock().process = process;
+    }
+
+    /// The time since the model began.
+    pub fn time(&self) -> Duration {
+        Duration::from_millis(self.0.lock().now)
+    }
+
+    /// Sets the time since the model began. Elements with a time limit end by it.
+    pub fn set_time(&self, time: Duration) {
+        self.0.lock().now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Something goes wrong at the next occasion.
+    pub fn inject(&self, fault: Fault) {
+        self.0.lock().faults.push(fault);
+    }
+
+    /// What is still to go wrong is forgotten. Returns what there was.
+    pub fn forget_faults(&self) -> Vec<Fault> {
+        std::mem::take(&mut self.0.lock().faults)
+    }
+
+    /// Whoever asks lacks `CAP_NET_ADMIN` from now on, or has it again: `EPERM`.
+    pub fn set_denied(&self, is_denied: bool) {
+        self.0.lock().is_denied = is_denied;
+    }
+
+    /// Names of expressions and chain types whose modules are missing from now on, such as `hash` or `nat`.
+    pub fn set_missing_modules(&self, missing: &[&str]) {
+        self.0.lock().missing = missing.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// The largest request that sockets opened from now on take.
+    pub fn set_send_limit(&self, bytes: usize) {
+        self.0.lock().send_limit = bytes;
+    }
+
+    /// All listeners lose notifications.
+    pub fn overflow_notifications(&self) {
+        for listener in self.0.lock().listeners.values_mut().filter(|listener| listener.is_member) {
+            listener.heard.push_back(ListenerEvent::Overflow);
+        }
+    }
+
+    /// Whether anybody has something to hear.
+    pub fn has_notifications(&self) -> bool {
+        self.0.lock().listeners.values().any(|listener| !listener.heard.is_empty())
+    }
+
+    /// Has the work beside renderers done that waits: the search for stale flows.
+    pub fn run_background(&self) {
+        // They ask this very kernel.
+        let mut tasks = std::mem::take(&mut self.0.lock().tasks);
+        tasks.retain_mut(|task| task.step());
+        let mut state = self.0.lock();
+        tasks.append(&mut state.tasks);
+        state.tasks = tasks;
+    }
+
+    /// The process is gone, with its background work. Its sockets close when whoever holds them is dropped.
+    pub fn forget_background(&self) {
+        // Their sockets close with them, which asks this very kernel.
+        let tasks = std::mem::take(&mut self.0.lock().tasks);
+        drop(tasks);
+    }
+
+    /// A setting below `/proc/sys`, if there is one.
+    pub fn setting(&self, path: &str) -> Option<String> {
+        self.0.lock().settings.get(path).cloned()
+    }
+
+    /// Makes a setting below `/proc/sys`, or changes one.
+    pub fn set_setting(&self, path: &str, value: &str) {
+        self.0.lock().settings.insert(path.to_owned(), value.to_owned());
+    }
+
+    /// The connections that it knows.
+    pub fn connections(&self) -> Vec<Connection> {
+        self.0.lock().connections.clone()
+    }
+
+    /// Adds a connection, and returns the number that it gets.
+    pub fn add_connection(&self, connection: Connection) -> u32 {
+        self.0.lock().add_connection(connection)
+    }
+
+    /// How many transactions there were.
+    pub fn generation(&self) -> u32 {
+        self.0.lock().ruleset.generation
+    }
+
+    /// How many requests there were.
+    pub fn requests(&self) -> u64 {
+        self.0.lock().requests
+    }
+
+    /// How often somebody waited for an answer that does not come: with a real kernel it would wait for ever.
+    pub fn stalls(&self) -> u64 {
+        self.0.lock().stalls
+    }
+
+    /// Sends a request as another process would, and returns what is answered. Faults do not concern it.
+    pub fn ask_as(&self, process: &Process, request: &[u8]) -> Vec<Vec<u8>> {
+        let mut state = self.0.lock();
+        let port = state.next_port();
+        let answers = state.handle(port, process, request, Faults::default());
+        state.release(port);
+        answers
+    }
+}
+
+impl Kernel for ModelKernel {
+    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
+        let mut state = self.0.lock();
+        let port = state.next_port();
+        let (process, send_limit) = (state.process.clone(), state.send_limit);
+        drop(state);
+        Ok(Box::new(ModelSocket::new(Arc::clone(&self.0), port, process, send_limit)))
+    }
+
+    fn listen(&self, _: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
+        let mut state = self.0.lock();
+        let id = state.next_port();
+        state.listeners.insert(id, Listener { own, is_member: true, ..Listener::default() });
+        drop(state);
+        let membership = ModelMembership::new(Arc::clone(&self.0), id);
+        Ok((Box::new(ModelNotifications::new(Arc::clone(&self.0), id)), Box::new(membership)))
+    }
+
+    fn setting(&self, path: &str) -> io::Result<String> {
+        Self::setting(self, path).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {
+        match self.0.lock().settings.get_mut(path) {
+            Some(setting) => {
+                value.clone_into(setting);
+                Ok(())
+            }
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
+        let state = self.0.lock();
+        let below = state.settings.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+        let mut names: Vec<String> =
+            below.filter_map(|path| path.split('/').next()).map(str::to_owned).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn spawn(&self, _: &str, task: Box<dyn BackgroundTask>) -> io::Result<()> {
+        self.0.lock().tasks.push(task);
+        Ok(())
+    }
+
+    fn now(&self) -> Instant {
+        let state = self.0.lock();
+        state.began + Duration::from_millis(state.now)
+    }
+
+    fn sleep(&self, _: Duration) {}
+}

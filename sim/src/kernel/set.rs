@@ -1,0 +1,87 @@
+//! Sets and maps.
+
+use super::{
+    data::Handle,
+    element::{Elements, Fields},
+    uapi::set::{F_ANONYMOUS, F_CONSTANT, F_EVAL, F_INTERVAL, F_MAP, F_TIMEOUT},
+};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Set {
+    pub(crate) name: Box<str>,
+    pub(crate) handle: Handle,
+    pub(crate) declaration: Declaration,
+    /// How many elements it holds at most; 0 for any number.
+    pub(crate) size: u32,
+    /// How long elements live that do not say so themselves, in milliseconds; 0 for ever.
+    pub(crate) timeout: u64,
+    pub(crate) userdata: Vec<u8>,
+    pub(crate) elements: Elements,
+    /// The expressions that look into it.
+    pub(crate) bindings: Vec<Binding>,
+    /// A transaction made it, and no rule looks into it yet.
+    pub(crate) is_unbound: bool,
+}
+
+/// What makes two sets the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Declaration {
+    pub(crate) flags: u32,
+    pub(crate) key_type: u32,
+    pub(crate) key_len: u32,
+    pub(crate) data_type: u32,
+    pub(crate) data_len: u32,
+    /// The bytes of each field of a concatenation.
+    pub(crate) fields: Vec<u32>,
+    /// Each element counts the packets that find it.
+    pub(crate) has_counter: bool,
+}
+
+/// An expression that looks into a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binding {
+    pub(crate) chain: Handle,
+    pub(crate) rule: Handle,
+    pub(crate) is_map: bool,
+    /// The rule was deleted in the transaction that goes on.
+    pub(crate) is_gone: bool,
+}
+
+impl Set {
+    pub(crate) const fn has(&self, flag: u32) -> bool {
+        self.declaration.flags & flag != 0
+    }
+
+    pub(crate) const fn is_anonymous(&self) -> bool {
+        self.has(F_ANONYMOUS)
+    }
+
+    pub(crate) fn uses(&self) -> usize {
+        self.bindings.iter().filter(|binding| !binding.is_gone).count()
+    }
+
+    /// No element may come any more.
+    pub(crate) fn is_sealed(&self) -> bool {
+        !self.bindings.is_empty() && self.has(F_CONSTANT | F_ANONYMOUS)
+    }
+
+    /// Rules can write elements: what the kernel keeps it in can be updated by packets.
+    pub(crate) fn can_be_updated(&self) -> bool {
+        let is_bitmap = self.declaration.key_len <= 2 && !self.has(F_MAP | F_TIMEOUT | F_EVAL);
+        !self.has(F_INTERVAL) && !is_bitmap && (self.size == 0 || self.has(F_TIMEOUT | F_EVAL))
+    }
+}
+
+impl Declaration {
+    /// What elements are kept in.
+    pub(crate) fn elements(&self) -> Elements {
+        if self.flags & F_INTERVAL == 0 {
+            Elements::Hash(std::collections::BTreeMap::new())
+        } else if self.fields.len() > 1 {
+            let lengths = self.fields.iter().map(|length| *length as usize).collect();
+            Elements::Fields(Fields { lengths, elements: Vec::new() })
+        } else {
+            Elements::Tree(Vec::new())
+        }
+    }
+}

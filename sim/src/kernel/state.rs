@@ -1,0 +1,242 @@
+//! What a modelled kernel holds, and how it answers requests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt, io,
+    net::IpAddr,
+    time::Instant,
+};
+
+use contiv_renderer::kernel::{BackgroundTask, ListenerEvent};
+
+use super::{
+    batch::{self, Caller},
+    conntrack::{self, Connection},
+    dump,
+    errno::Errno,
+    fault::{self, Fault, Faults, Request},
+    message::{self, Message},
+    notify::{self, Notice},
+    process::Process,
+    ruleset::Ruleset,
+    uapi::{
+        BATCH_BEGIN, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_MIN_TYPE, SUBSYS_CTNETLINK,
+        SUBSYS_NFTABLES, table,
+    },
+};
+
+/// What a modelled kernel holds.
+pub(super) struct State {
+    pub(super) ruleset: Ruleset,
+    pub(super) connections: Vec<Connection>,
+    pub(super) last_connection: u32,
+    /// Those of the node's interfaces.
+    pub(super) addresses: BTreeSet<IpAddr>,
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) listeners: BTreeMap<u32, Listener>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) missing: Vec<String>,
+    pub(super) is_denied: bool,
+    pub(super) send_limit: usize,
+    /// The process that opens sockets at present.
+    pub(super) process: Process,
+    pub(super) last_port: u32,
+    /// Milliseconds since the model began.
+    pub(super) now: u64,
+    pub(super) began: Instant,
+    pub(super) tasks: Vec<Box<dyn BackgroundTask>>,
+    /// How often it was asked for anything.
+    pub(super) requests: u64,
+    /// How often somebody waited for what does not come.
+    pub(super) stalls: u64,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+/// Somebody who listens.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    pub(super) own: u32,
+    pub(super) is_member: bool,
+    pub(super) is_closed: bool,
+    pub(super) heard: VecDeque<ListenerEvent>,
+}
+
+/// Ports of sockets are numbers of processes, or negative.
+const FIRST_PORT: u32 = 0xf000_0000;
+/// As Linux gives whoever has `CAP_NET_ADMIN`.
+const SEND_LIMIT: usize = 512 << 20;
+/// Notifications come in pieces of about this size.
+const PIECE: usize = 8 << 10;
+
+impl State {
+    pub(super) fn new(settings: BTreeMap<String, String>) -> Self {
+        Self {
+            ruleset: Ruleset { generation: 1, ..Ruleset::default() },
+            connections: Vec::new(),
+            last_connection: 0,
+            addresses: BTreeSet::new(),
+            settings,
+            listeners: BTreeMap::new(),
+            faults: Vec::new(),
+            missing: Vec::new(),
+            is_denied: false,
+            send_limit: SEND_LIMIT,
+            process: Process { name: "contiv".to_owned(), pid: 1000 },
+            last_port: FIRST_PORT,
+            now: 0,
+            began: Instant::now(),
+            tasks: Vec::new(),
+            requests: 0,
+            stalls: 0,
+        }
+    }
+
+    pub(super) fn next_port(&mut self) -> u32 {
+        self.last_port += 1;
+        self.last_port
+    }
+
+    pub(super) fn add_connection(&mut self, connection: Connection) -> u32 {
+        self.last_connection += 1;
+        self.connections.push(Connection { id: self.last_connection, ..connection });
+        self.last_connection
+    }
+
+    /// What a socket sends. Returns what it then receives, piece by piece.
+    pub(super) fn send(
+        &mut self,
+        port: u32,
+        process: &Process,
+        request: &[u8],
+    ) -> Result<Vec<io::Result<Vec<u8>>>, Errno> {
+        self.requests += 1;
+        let faults = fault::take(&mut self.faults, kind(request));
+        if let Some(errno) = faults.sending {
+            return Err(errno);
+        }
+        let answers = self.handle(port, process, request, faults);
+        if faults.loses_answer {
+            return Ok(vec![Err(io::Error::from_raw_os_error(Errno::ENOBUFS.0))]);
+        }
+        Ok(answers.into_iter().map(Ok).collect())
+    }
+
+    /// `nfnetlink_rcv`
+    pub(super) fn handle(
+        &mut self,
+        port: u32,
+        process: &Process,
+        request: &[u8],
+        faults: Faults,
+    ) -> Vec<Vec<u8>> {
+        let Some((first, rest)) = Message::first(request) else { return Vec::new() };
+        if self.is_denied {
+            return vec![message::acknowledgement(&first, port, Some(Errno::EPERM.into()))];
+        }
+        if first.kind == BATCH_BEGIN {
+            let caller = Caller { port, now: self.now, missing: &self.missing };
+            let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.forced);
+            if let Some(notices) = outcome.committed {
+                self.tell(port, process, &notices, first.sequence);
+            }
+            return outcome.answers;
+        }
+        let mut answers = Vec::new();
+        for message in message::messages(request) {
+            let answer = self.one(port, process, &message, faults.is_interrupted);
+            let refused = answer.as_ref().err().copied();
+            answers.extend(answer.unwrap_or_default());
+            if message.has(NLM_F_ACK) || refused.is_some() {
+                answers.push(message::acknowledgement(&message, port, refused));
+            }
+        }
+        answers
+    }
+
+    /// A message that is no batch.
+    fn one(
+        &mut self,
+        port: u32,
+        process: &Process,
+        message: &Message<'_>,
+        is_interrupted: bool,
+    ) -> super::errno::Result<Vec<Vec<u8>>> {
+        if !message.has(NLM_F_REQUEST) || message.kind < NLMSG_MIN_TYPE {
+            return Ok(Vec::new());
+        }
+        let mut pieces = match message.subsystem() {
+            SUBSYS_NFTABLES => {
+                let asker = dump::Asker { port, now: self.now, process };
+                dump::answer(&self.ruleset, message, asker)?
+            }
+            SUBSYS_CTNETLINK => conntrack::answer(&mut self.connections, message, port)?,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        if is_interrupted && message.flags & NLM_F_DUMP == NLM_F_DUMP {
+            pieces.iter_mut().for_each(|piece| mark_interrupted(piece));
+        }
+        Ok(pieces)
+    }
+
+    /// Tells all listeners but whoever did it.
+    fn tell(&mut self, port: u32, process: &Process, notices: &[Notice], sequence: u32) {
+        let generation = self.ruleset.generation;
+        let is_told = |listener: &&mut Listener| listener.is_member && listener.own != port;
+        let mut told = self.listeners.values_mut().filter(is_told).peekable();
+        if told.peek().is_none() {
+            return;
+        }
+        let mut pieces = vec![Vec::new()];
+        for notice in notices {
+            let bytes = notice.write(generation, port, sequence);
+            match pieces.last_mut() {
+                Some(last) if last.len() + bytes.len() <= PIECE => last.extend_from_slice(&bytes),
+                _ => pieces.push(bytes),
+            }
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.extend_from_slice(&notify::write_generation(generation, process, port, sequence));
+        }
+        for listener in told {
+            listener.heard.extend(pieces.iter().cloned().map(ListenerEvent::Notifications));
+        }
+    }
+
+    /// A socket is closed: tables that it owned belong to nobody, or go with it.
+    pub(super) fn release(&mut self, port: u32) {
+        let owned =
+            |found: &super::ruleset::Table| found.owner == Some(port) && found.flags & table::F_OWNER != 0;
+        self.ruleset.tables.retain(|found| !owned(found) || found.flags & table::F_PERSIST != 0);
+        for found in self.ruleset.tables.iter_mut().filter(|found| owned(found)) {
+            found.flags &= !table::F_OWNER;
+            found.owner = None;
+        }
+    }
+}
+
+/// Which faults a request can meet.
+fn kind(request: &[u8]) -> Request {
+    match Message::first(request) {
+        Some((first, rest)) if first.kind == BATCH_BEGIN => {
+            // The last one ends it.
+            Request::Batch { messages: message::messages(rest).count().saturating_sub(1) }
+        }
+        Some((first, _)) if first.flags & NLM_F_DUMP == NLM_F_DUMP => Request::Dump,
+        _ => Request::Other,
+    }
+}
+
+fn mark_interrupted(piece: &mut [u8]) {
+    let mut at = 0;
+    while let Some((message, _)) = Message::first(&piece[at..]) {
+        let length = message.bytes.len().next_multiple_of(4);
+        let flags = message.flags | NLM_F_DUMP_INTR;
+        piece[at + 6..at + 8].copy_from_slice(&flags.to_ne_bytes());
+        at = (at + length).min(piece.len());
+    }
+}

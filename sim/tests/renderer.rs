@@ -1,0 +1,290 @@
+//! The real nftables renderer on the modelled kernel.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+
+use contiv_model::{
+    Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
+};
+use contiv_renderer::{RenderError, Renderer, Watch, nftables::Nftables};
+use contiv_sim::kernel::{Connection, Errno, Fate, Fault, Meddling, ModelKernel, NewConnection, status};
+
+const TABLE: &str = "contiv";
+const TCP: u8 = 6;
+
+/// Services with an address, a node port, clients that are remembered, ranges of sources, and several backends.
+fn snapshot(services: u8, backends: u8) -> Snapshot {
+    let service = |number: u8| {
+        let backend = |backend: u8| Backend::new((IpAddr::from([10, 244, number, backend]), 8080).into());
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "web".into(),
+            node_port: number.is_multiple_of(2).then_some(30_000 + u16::from(number)),
+            backends: (1..=backends).map(backend).collect(),
+        };
+        let mut service = ContivService::new(ServiceId::new("default", format!("web-{number}")));
+        service.cluster_ips = [IpAddr::from([10, 96, 0, number])].into();
+        service.ports = vec![port];
+        if number.is_multiple_of(3) {
+            service.session_affinity_timeout = 60;
+        }
+        if number.is_multiple_of(4) {
+            let external = IpAddr::from([192, 0, 2, number]);
+            service.external_ips = [external].into();
+            service.load_balancer_ips = [external].into();
+            service.source_ranges = ["198.51.100.0/24".parse().unwrap()].into();
+        }
+        Arc::new(service)
+    };
+    let services: BTreeMap<_, _> =
+        (1..=services).map(service).map(|service| (service.id.clone(), service)).collect();
+    let node = NodeFacts {
+        node_ips: [IpAddr::from([172, 31, 0, 1])].into(),
+        local_ips: [IpAddr::from([172, 31, 0, 1])].into(),
+        pod_cidrs: ["10.244.0.0/16".parse().unwrap()].into(),
+        ..NodeFacts::default()
+    };
+    Snapshot { services, node, ..Snapshot::default() }
+}
+
+fn kernel() -> ModelKernel {
+    let kernel = ModelKernel::new();
+    kernel.set_addresses([IpAddr::from([172, 31, 0, 1])]);
+    kernel
+}
+
+/// The kernel holds what the snapshot asks for, and nothing else.
+fn assert_right(kernel: &ModelKernel, snapshot: &Snapshot) {
+    let mut verifier = contiv_renderer::nftables::TableVerifier::on(kernel.shared());
+    let verification = contiv_renderer::Verifier::verify(&mut verifier, snapshot).unwrap();
+    assert!(verification.drift.is_empty(), "{:#?}", verification.drift);
+}
+
+fn to(destination: &str) -> NewConnection {
+    NewConnection {
+        protocol: TCP,
+        client: "198.51.100.7:4000".parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        interface: Some("eth0".to_owned()),
+    }
+}
+
+fn first(_: u32) -> u32 {
+    0
+}
+
+fn next(watch: &mut Box<dyn Watch>) -> Poll<Option<String>> {
+    watch.try_next().unwrap().map(|change| change.map(|change| change.to_string()))
+}
+
+#[test]
+fn resyncs_and_updates_are_applied_and_read_back() {
+    for owning in [false, true] {
+        let kernel = kernel();
+        let new =
+            || if owning { Nftables::owning_on(kernel.shared()) } else { Nftables::on(kernel.shared()) };
+        let mut renderer = new();
+        let (few, many) = (snapshot(9, 2), snapshot(12, 3));
+        renderer.resync(&few).unwrap();
+        assert_right(&kernel, &few);
+        renderer.update(&ChangeSet::between(&few, &many)).unwrap();
+        assert_right(&kernel, &many);
+        renderer.update(&ChangeSet::between(&many, &few)).unwrap();
+        assert_right(&kernel, &few);
+        // The next process finds what is right already.
+        drop(renderer);
+        kernel.forget_background();
+        let mut renderer = new();
+        renderer.prepare();
+        let report = renderer.resync(&few).unwrap();
+        assert_eq!(report.removed, 0);
+        assert_right(&kernel, &few);
+        renderer.cleanup().unwrap();
+        assert!(contiv_renderer::nftables::TableVerifier::on(kernel.shared()).elements().unwrap().is_none());
+    }
+}
+
+#[test]
+fn refused_batch_leaves_the_kernel_as_it_was() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let (few, many) = (snapshot(3, 2), snapshot(6, 3));
+    renderer.resync(&few).unwrap();
+    let changes = ChangeSet::between(&few, &many);
+    for fault in [
+        Fault::RefuseMessage { message: 0, errno: Errno::EBUSY },
+        Fault::RefuseMessage { message: 2, errno: Errno::ENOMEM },
+        Fault::RefuseBatch(Errno::EINTR),
+        Fault::RefuseSending(Errno::ENOBUFS),
+    ] {
+        kernel.inject(fault);
+        // Where the kernel names the element that it refuses, the rest is tried again at once.
+        let in_force = if renderer.update(&changes).is_ok() { &many } else { &few };
+        assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for ever");
+        assert_right(&kernel, in_force);
+        renderer.resync(&few).unwrap();
+    }
+    // What was applied stays applied, though nobody said so.
+    kernel.inject(Fault::LoseAnswer);
+    assert!(renderer.update(&changes).is_err());
+    renderer.resync(&many).unwrap();
+    assert_right(&kernel, &many);
+    kernel.set_denied(true);
+    let error = renderer.resync(&many).unwrap_err();
+    assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
+    kernel.set_denied(false);
+    renderer.resync(&many).unwrap();
+    kernel.inject(Fault::InterruptDump);
+    renderer.resync(&many).unwrap();
+    assert!(kernel.forget_faults().is_empty());
+}
+
+#[test]
+fn foreign_changes_are_heard_and_healed() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let snapshot = snapshot(6, 2);
+    let mut watch = renderer.watch().unwrap().unwrap();
+    renderer.resync(&snapshot).unwrap();
+    assert_eq!(next(&mut watch), Poll::Pending, "nobody hears himself");
+    let named = str::to_owned;
+    for what in [
+        Meddling::DeleteElement { set: named("services4"), number: 1 },
+        Meddling::ReplaceVerdict { set: named("services4"), number: 0 },
+        Meddling::AddElement { set: named("cluster-ips4") },
+        Meddling::FlushSet(named("backends4")),
+        Meddling::FlushChain(named("services-v4")),
+        Meddling::DropAtFirst(named("nat-prerouting")),
+        Meddling::DeleteChain(named("nat-output")),
+        Meddling::AddChain(named("somebodys")),
+        Meddling::FlushTable,
+        Meddling::DeleteTable,
+        Meddling::FlushRuleset,
+        Meddling::PutToSleep,
+    ] {
+        kernel.meddle(TABLE, &what).unwrap();
+        let heard = next(&mut watch);
+        assert!(
+            matches!(&heard, Poll::Ready(Some(text)) if text.starts_with("nft (pid 4711)")),
+            "{what:?}: {heard:?}"
+        );
+        renderer.heal(&snapshot).unwrap();
+        assert_right(&kernel, &snapshot);
+        assert_eq!(next(&mut watch), Poll::Pending);
+    }
+    kernel.meddle(TABLE, &Meddling::OtherTable).unwrap();
+    assert_eq!(next(&mut watch), Poll::Pending, "that is none of ours");
+    kernel.overflow_notifications();
+    assert!(next(&mut watch).is_ready());
+    drop(renderer);
+    assert_eq!(next(&mut watch), Poll::Ready(None));
+}
+
+#[test]
+fn owned_table_is_changed_by_nobody_else() {
+    let kernel = kernel();
+    let mut renderer = Nftables::owning_on(kernel.shared());
+    let snapshot = snapshot(3, 1);
+    renderer.resync(&snapshot).unwrap();
+    assert_eq!(kernel.meddle(TABLE, &Meddling::DeleteTable), Err(Errno::EPERM));
+    kernel.meddle(TABLE, &Meddling::FlushRuleset).unwrap();
+    assert_right(&kernel, &snapshot);
+    let mut other = Nftables::owning_on(kernel.shared());
+    assert!(other.resync(&snapshot).unwrap_err().to_string().contains("another process owns it"));
+    drop(renderer);
+    other.resync(&snapshot).unwrap();
+}
+
+#[test]
+fn missing_module_is_named() {
+    let kernel = kernel();
+    kernel.set_missing_modules(&["nat"]);
+    let error = Nftables::on(kernel.shared()).resync(&snapshot(1, 1)).unwrap_err();
+    assert!(matches!(&error, RenderError::MissingModules { .. }), "{error}");
+    kernel.set_missing_modules(&["hash"]);
+    Nftables::on(kernel.shared()).resync(&snapshot(1, 1)).unwrap();
+}
+
+#[test]
+fn connections_go_where_the_elements_lead() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let mut snapshot = snapshot(6, 2);
+    renderer.resync(&snapshot).unwrap();
+    let delivered = |server: &str, is_masqueraded| Fate::Delivered {
+        server: server.parse().unwrap(),
+        is_masqueraded,
+        is_local: false,
+    };
+    assert_eq!(kernel.evaluate(&to("10.96.0.1:80"), &mut first), delivered("10.244.1.1:8080", true));
+    assert_eq!(kernel.evaluate(&to("10.96.0.1:80"), &mut |_| 1), delivered("10.244.1.2:8080", true));
+    assert_eq!(kernel.evaluate(&to("172.31.0.1:30002"), &mut first), delivered("10.244.2.1:8080", true));
+    assert_eq!(kernel.evaluate(&to("10.96.0.1:81"), &mut first), Fate::Rejected);
+    let by_pod = NewConnection { client: "10.244.9.9:4000".parse().unwrap(), ..to("10.96.0.1:80") };
+    assert_eq!(kernel.evaluate(&by_pod, &mut first), delivered("10.244.1.1:8080", false));
+    let by_node =
+        NewConnection { interface: None, client: "172.31.0.1:4000".parse().unwrap(), ..to("10.96.0.1:80") };
+    assert!(matches!(kernel.evaluate(&by_node, &mut first), Fate::Delivered { .. }));
+    // Ranges of sources hold for addresses outside.
+    let stranger = NewConnection { client: "203.0.113.9:4000".parse().unwrap(), ..to("192.0.2.4:80") };
+    assert_eq!(kernel.evaluate(&stranger, &mut first), Fate::Dropped);
+    assert!(matches!(kernel.evaluate(&to("192.0.2.4:80"), &mut first), Fate::Delivered { .. }));
+    // A service without backends rejects.
+    let mut empty = (*snapshot.services.values().next().unwrap().clone()).clone();
+    empty.ports[0].backends.clear();
+    snapshot.services.insert(empty.id.clone(), Arc::new(empty));
+    renderer.resync(&snapshot).unwrap();
+    assert_eq!(kernel.evaluate(&to("10.96.0.1:80"), &mut first), Fate::Rejected);
+    // Everybody else's traffic passes.
+    assert_eq!(kernel.evaluate(&to("203.0.113.1:443"), &mut first), delivered("203.0.113.1:443", false));
+}
+
+#[test]
+fn clients_are_remembered_for_their_time() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    renderer.resync(&snapshot(3, 2)).unwrap();
+    let server = |fate: Fate| match fate {
+        Fate::Delivered { server, .. } => server.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let sticky = to("10.96.0.3:80");
+    assert_eq!(server(kernel.open(&sticky, &mut |_| 1)), "10.244.3.2:8080");
+    let again = NewConnection { client: "198.51.100.7:4001".parse().unwrap(), ..sticky };
+    assert_eq!(server(kernel.evaluate(&again, &mut first)), "10.244.3.2:8080");
+    kernel.set_time(Duration::from_secs(61));
+    assert_eq!(server(kernel.evaluate(&again, &mut first)), "10.244.3.1:8080");
+    assert_eq!(kernel.connections().len(), 1);
+}
+
+#[test]
+fn stale_flows_go_when_the_background_runs() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let service = |backends| {
+        let mut snapshot = snapshot(1, backends);
+        for service in snapshot.services.values_mut() {
+            Arc::make_mut(service).ports[0].protocol = Protocol::Udp;
+        }
+        snapshot
+    };
+    let (two, one) = (service(2), service(1));
+    renderer.resync(&two).unwrap();
+    let flow = |server: &str| Connection {
+        protocol: 17,
+        client: "10.244.9.9:4000".parse().unwrap(),
+        destination: "10.96.0.1:80".parse().unwrap(),
+        server: server.parse().unwrap(),
+        source: "10.244.9.9:4000".parse().unwrap(),
+        status: status::CONFIRMED | status::DST_NAT,
+        id: 0,
+    };
+    kernel.add_connection(flow("10.244.1.1:8080"));
+    kernel.add_connection(flow("10.244.1.2:8080"));
+    renderer.update(&ChangeSet::between(&two, &one)).unwrap();
+    assert_eq!(kernel.connections().len(), 2, "nothing runs by itself");
+    kernel.run_background();
+    let left: Vec<String> = kernel.connections().iter().map(|flow| flow.server.to_string()).collect();
+    assert_eq!(left, ["10.244.1.1:8080"]);
+}
