@@ -1,17 +1,16 @@
-//! Models of what is around a node, for runs without a node: a whole agent, or a part of it, meets them in place of the real
-//! thing, in one thread and by simulated time.
-#![allow(
-    clippy::format_push_string,
-    clippy::match_same_arms,
-    clippy::needless_for_each,
-    clippy::needless_pass_by_value,
-    clippy::redundant_closure_for_method_calls,
-    clippy::semicolon_if_nothing_returned,
-    clippy::similar_names,
-    clippy::too_many_lines,
-    clippy::unnecessary_wraps,
-    clippy::unused_self,
-    reason = "what mirrors the kernel's functions keeps their shape"
-)]
+//! A whole node in one thread and by simulated time: the real core and the real nftables renderer between models of what is around
+//! them.
+//!
+//! - [`kernel`]: nf_tables and conntrack, by the very netlink messages that the renderer encodes.
+//! - [`store`], [`disk`]: what the agent follows, and what it saves.
+//! - [`cluster`]: what clients write, and so which traffic is expected.
+//! - [`faults`]: what goes wrong.
+//! - [`world`]: all of it together, decided by one seed; [`invariants`] says what must hold.
 
+pub mod cluster;
+pub mod disk;
+pub mod faults;
+pub mod invariants;
 pub mod kernel;
+pub mod store;
+pub mod world;

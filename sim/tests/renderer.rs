@@ -280,8 +280,8 @@ fn stale_flows_go_when_the_background_runs() {
         status: status::CONFIRMED | status::DST_NAT,
         id: 0,
     };
-    kernel.add_connection(flow("10.244.1.1:8080"));
-    kernel.add_connection(flow("10.244.1.2:8080"));
+    kernel.add_connection(&flow("10.244.1.1:8080"));
+    kernel.add_connection(&flow("10.244.1.2:8080"));
     renderer.update(&ChangeSet::between(&two, &one)).unwrap();
     assert_eq!(kernel.connections().len(), 2, "nothing runs by itself");
     kernel.run_background();

@@ -1,24 +1,111 @@
 //! Runs what is simulated for long: `scripts/simulate` starts it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for a terminal")]
 
-use std::{process::ExitCode, time::Instant};
+use std::{
+    process::ExitCode,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use contiv_renderer::kernel::Linux;
-use contiv_sim::kernel::compare;
+use contiv_sim::{
+    kernel::compare,
+    world::{Stats, Violation, World},
+};
 
-const USAGE: &str = "usage: contiv-simulate --kernel [TRANSACTIONS] [SEED]";
+const USAGE: &str = "usage: contiv-simulate SECONDS [SEED]
+       contiv-simulate --seed SEED
+       contiv-simulate --kernel [TRANSACTIONS] [SEED]";
+
+/// How long one world is simulated.
+const WORLD: Duration = Duration::from_secs(12 * 3600);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: u64| arguments.get(at).map_or(Ok(default), |text| text.parse());
-    #[expect(clippy::single_match_else, reason = "other modes come beside it")]
     match (arguments.first().map(String::as_str), number(1, 100_000), number(2, 1)) {
         (Some("--kernel"), Ok(count), Ok(seed)) => kernel(usize::try_from(count).unwrap_or(usize::MAX), seed),
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+        (Some("--seed"), Ok(seed), _) => replay(seed),
+        (Some(_), ..) => match (number(0, 60), number(1, 1)) {
+            (Ok(seconds), Ok(seed)) => simulate(Duration::from_secs(seconds), seed),
+            _ => usage(),
+        },
+        _ => usage(),
     }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+/// Simulates one world after another on every processor, for so long or until something is wrong.
+fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
+    let start = Instant::now();
+    let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let (results, reports) = mpsc::channel();
+    thread::scope(|scope| {
+        for number in 0..threads {
+            let results = results.clone();
+            scope.spawn(move || {
+                let mut seed = first_seed + number;
+                while start.elapsed() < duration {
+                    let mut world = World::new(seed);
+                    let result = world.run(WORLD);
+                    let is_wrong = result.is_err();
+                    if results.send((world.stats(), result)).is_err() || is_wrong {
+                        return;
+                    }
+                    seed += threads;
+                }
+            });
+        }
+        drop(results);
+        let (mut stats, mut worlds) = (Stats::default(), 0_u64);
+        for (of_world, result) in reports {
+            stats.add(of_world);
+            worlds += 1;
+            if let Err(violation) = result {
+                return fail(violation);
+            }
+        }
+        report(&stats, worlds, start.elapsed());
+        ExitCode::SUCCESS
+    })
+}
+
+fn report(stats: &Stats, worlds: u64, elapsed: Duration) {
+    let hours = stats.time.as_secs_f64() / 3600.0;
+    let rate = hours / elapsed.as_secs_f64() * 60.0;
+    let Stats { inputs, faults, restarts, rests, flows, .. } = stats;
+    println!(
+        "{hours:.0} simulated hours in {:.0} s ({rate:.0} hours a minute), {worlds} worlds: {inputs} inputs of the core, {faults} \
+         faults, {restarts} restarts, {rests} comparisons with a fresh start, {flows} flows; 0 violations",
+        elapsed.as_secs_f64()
+    );
+}
+
+/// Simulates one world again.
+fn replay(seed: u64) -> ExitCode {
+    let mut world = World::new(seed);
+    let start = Instant::now();
+    match world.run(WORLD) {
+        Ok(()) => {
+            report(&world.stats(), 1, start.elapsed());
+            ExitCode::SUCCESS
+        }
+        Err(violation) => fail(violation),
+    }
+}
+
+/// Shows what is left of a violation without all that it does not need.
+fn fail(violation: Violation) -> ExitCode {
+    eprintln!("violation with seed {}: {}", violation.seed, violation.what);
+    eprintln!("again: scripts/simulate --seed {}; looking for what it needs", violation.seed);
+    let (shrunk, needed) = World::shrink(violation);
+    eprintln!("{shrunk}needs {needed:?}");
+    ExitCode::FAILURE
 }
 
 /// Holds the model of the kernel against the one of this network namespace.

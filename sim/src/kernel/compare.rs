@@ -89,7 +89,7 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
     let mut generator = Generator::new(seed, !loads_modules());
     for transaction in 0..count {
         let request = if transaction % EPISODE == 0 {
-            generator.everything_away()
+            Generator::everything_away()
         } else {
             generator.batch(&model.0.lock().ruleset)
         };
@@ -121,7 +121,7 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
         comparison.committed += usize::from(errors == 0);
     }
     let [of_kernel, of_model] = &mut peers;
-    let request = generator.everything_away();
+    let request = Generator::everything_away();
     of_kernel.ask(&request.bytes)?;
     of_model.ask(&request.bytes)?;
     Ok(comparison)

@@ -62,7 +62,9 @@ impl ModelKernel {
         let Evaluation { fate, status, effects } = evaluate(&state, connection, draw);
         let now = state.now;
         for (table, effects) in effects {
-            effects.into_iter().for_each(|effect| effect.apply(&mut state.ruleset.tables[table], now));
+            for effect in effects {
+                effect.apply(&mut state.ruleset.tables[table], now);
+            }
         }
         if let Fate::Delivered { server, is_masqueraded, .. } = fate {
             let own = state.addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4()).copied();
@@ -71,7 +73,15 @@ impl ModelKernel {
             let (protocol, client, destination) =
                 (connection.protocol, connection.client, connection.destination);
             let status = status | status::CONFIRMED;
-            state.add_connection(Connection { protocol, client, destination, server, source, status, id: 0 });
+            state.add_connection(&Connection {
+                protocol,
+                client,
+                destination,
+                server,
+                source,
+                status,
+                id: 0,
+            });
         }
         fate
     }

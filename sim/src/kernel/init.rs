@@ -369,13 +369,12 @@ impl Parsed<'_> {
         let direction = attributes.get(expr::CT_DIRECTION).map(Attribute::u8).transpose()?;
         let len = match key {
             expr::CT_STATE | expr::CT_STATUS if direction.is_some() => return refuse(Errno::EINVAL),
-            expr::CT_STATE | expr::CT_STATUS => 4,
             expr::CT_PROTOCOL => 1,
             expr::CT_PROTO_DST | expr::CT_DST_IP | expr::CT_DST_IP6 if direction.is_none() => {
                 return refuse(Errno::EINVAL);
             }
             expr::CT_PROTO_DST => 2,
-            expr::CT_DST_IP => 4,
+            expr::CT_STATE | expr::CT_STATUS | expr::CT_DST_IP => 4,
             expr::CT_DST_IP6 => 16,
             // Others are not modelled.
             _ => return refuse(Errno::EOPNOTSUPP),

@@ -134,7 +134,7 @@ impl ModelKernel {
     }
 
     /// Adds a connection, and returns the number that it gets.
-    pub fn add_connection(&self, connection: Connection) -> u32 {
+    pub fn add_connection(&self, connection: &Connection) -> u32 {
         self.0.lock().add_connection(connection)
     }
 

@@ -101,9 +101,9 @@ impl State {
         self.last_port
     }
 
-    pub(super) fn add_connection(&mut self, connection: Connection) -> u32 {
+    pub(super) fn add_connection(&mut self, connection: &Connection) -> u32 {
         self.last_connection += 1;
-        self.connections.push(Connection { id: self.last_connection, ..connection });
+        self.connections.push(Connection { id: self.last_connection, ..connection.clone() });
         self.last_connection
     }
 
@@ -178,7 +178,9 @@ impl State {
             _ => return Err(Errno::EINVAL.into()),
         };
         if is_interrupted && message.flags & NLM_F_DUMP == NLM_F_DUMP {
-            pieces.iter_mut().for_each(|piece| mark_interrupted(piece));
+            for piece in &mut pieces {
+                mark_interrupted(piece);
+            }
         }
         Ok(pieces)
     }

@@ -41,8 +41,10 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "contiv-proto",
         ],
     ),
-    // The model of the kernel knows of the renderer only what that asks of a kernel; all else is for tests.
-    ("contiv-sim", &["contiv-renderer", "contiv-model"]),
+    (
+        "contiv-sim",
+        &["contiv-agent", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"],
+    ),
     // Only the connector's registries for tests.
     (
         "contiv-tests",

@@ -121,7 +121,9 @@ impl Transaction<'_> {
             Err(Clash::Same(_)) => refuse(Errno::EEXIST),
             Err(Clash::Refused(errno)) => refuse(errno),
         };
-        data.iter().for_each(|data| table.count_use(data, false));
+        if let Some(data) = &data {
+            table.count_use(data, false);
+        }
         inserted
     }
 
@@ -142,7 +144,9 @@ impl Transaction<'_> {
         let handle = found.handle;
         let Some(list) = attributes.get(elem::LIST_ELEMENTS) else {
             let gone = self.table(at).set_mut(handle).map(|set| set.elements.clear()).unwrap_or_default();
-            gone.iter().for_each(|gone| self.removed(at, handle, gone));
+            for gone in &gone {
+                self.removed(at, handle, gone);
+            }
             return Ok(());
         };
         for attribute in list.nested().iter() {
@@ -181,7 +185,9 @@ impl Transaction<'_> {
 
     fn removed(&mut self, at: usize, handle: Handle, gone: &Element) {
         let table = self.table(at);
-        gone.data.iter().for_each(|data| table.count_use(data, false));
+        if let Some(data) = &gone.data {
+            table.count_use(data, false);
+        }
         let notice = Notice::element(msg::DELSETELEM, table, handle, gone);
         self.notices.push(notice);
     }

@@ -132,7 +132,9 @@ impl Transaction<'_> {
         let at = self.table_of(message, attributes, rule::TABLE)?;
         let Some(name) = attributes.text(rule::CHAIN) else {
             let chains: Vec<Handle> = self.next.tables[at].chains.keys().copied().collect();
-            chains.into_iter().for_each(|chain| self.remove_rules(at, chain));
+            for chain in chains {
+                self.remove_rules(at, chain);
+            }
             return Ok(());
         };
         let missing = |kind| {
@@ -186,7 +188,9 @@ fn release(table: &mut Table, rule: &Rule) {
         if set.is_anonymous() {
             if let Some(gone) = table.sets.remove(&handle) {
                 let data: Vec<_> = gone.elements.iter().filter_map(|element| element.data.clone()).collect();
-                data.iter().for_each(|data| table.count_use(data, false));
+                for data in &data {
+                    table.count_use(data, false);
+                }
             }
             continue;
         }

@@ -105,7 +105,9 @@ impl Transaction<'_> {
         let handle = found.handle;
         let Some(gone) = table.sets.remove(&handle) else { return Ok(()) };
         let data: Vec<_> = gone.elements.iter().filter_map(|element| element.data.clone()).collect();
-        data.iter().for_each(|data| table.count_use(data, false));
+        for data in &data {
+            table.count_use(data, false);
+        }
         let notice = Notice::set(msg::DELSET, table, &gone);
         self.notices.push(notice);
         Ok(())

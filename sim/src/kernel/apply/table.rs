@@ -92,7 +92,8 @@ impl Transaction<'_> {
         let (name, handle) = (attributes.text(table::NAME), attributes.u64(table::HANDLE)?);
         let family = message.family();
         if family == NFPROTO_UNSPEC || name.is_none() && handle.is_none() {
-            return self.flush_tables(family, name);
+            self.flush_tables(family, name);
+            return Ok(());
         }
         let (found, attribute) = match handle {
             Some(handle) => {
@@ -121,7 +122,7 @@ impl Transaction<'_> {
     }
 
     /// `nft_flush`: all tables, but those that others own.
-    fn flush_tables(&mut self, family: u8, name: Option<&str>) -> Result<()> {
+    fn flush_tables(&mut self, family: u8, name: Option<&str>) {
         let port = self.port;
         let goes = |table: &Table| {
             (family == NFPROTO_UNSPEC || table.family == family)
@@ -131,7 +132,6 @@ impl Transaction<'_> {
         while let Some(at) = self.next.tables.iter().position(goes) {
             self.remove_table(at);
         }
-        Ok(())
     }
 
     /// `nft_flush_table`: with all that is in it.

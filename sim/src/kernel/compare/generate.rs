@@ -1,6 +1,6 @@
 //! Random batches: mostly ones that make sense for what is there, with every mistake that a program can make among them.
 
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use rand::{RngExt as _, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::kernel::{
     attributes::Writer,
@@ -115,7 +115,7 @@ impl Generator {
     }
 
     /// A batch that deletes all tables.
-    pub(super) fn everything_away(&mut self) -> Request {
+    pub(super) fn everything_away() -> Request {
         let all = Part {
             kind: msg::DELTABLE,
             flags: 0,
@@ -328,10 +328,11 @@ impl Generator {
         let mut text = format!("delete rules ({kind}) of {of}");
         if !self.chance(10) {
             out.text(rule::CHAIN, &name);
-            text += &format!(" {name}");
+            text.extend([" ", &name]);
             if let Some(handle) = there.and_then(|_| self.chance(20).then_some(4711)) {
                 out.u64(rule::HANDLE, handle);
-                text += &format!(" handle {handle}");
+                text.push_str(" handle ");
+                text.push_str(&handle.to_string());
             }
         }
         parts.push(Part { kind, flags: 0, family: NFPROTO_INET, attributes: out, text });
@@ -376,12 +377,12 @@ impl Generator {
             4 => odd.fields = &[4, 4],
             5 => {
                 odd.flags |=
-                    self.pick(&[set::F_CONSTANT, set::F_OBJECT, set::F_TIMEOUT, 0x400]).unwrap_or_default()
+                    self.pick(&[set::F_CONSTANT, set::F_OBJECT, set::F_TIMEOUT, 0x400]).unwrap_or_default();
             }
             6 => {
                 odd.data = self
                     .pick(&[None, Some((INTEGER, 0)), Some((INTEGER, 65)), Some((0xffff_ff01, 4))])
-                    .flatten()
+                    .flatten();
             }
             // What the size of a tree means depends on the version of the kernel.
             _ if odd.flags & set::F_INTERVAL != 0 => odd.counter = !odd.counter,
@@ -521,6 +522,7 @@ impl Generator {
         parts.push(Part { kind: msg::NEWRULE, flags, family: NFPROTO_INET, attributes, text });
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of expression")]
     fn expressions(&mut self, of: &str, out: &mut Writer, words: &mut Vec<String>, parts: &mut Vec<Part>) {
         match self.random.random_range(0..100) {
             0..8 => say(words, out, "counter", &|_| ()),
@@ -735,7 +737,7 @@ fn base(of: &str, name: &str, kind: Option<&str>, hook: Option<(u32, i32)>, poli
             out.u32(chain::HOOK_PRIORITY, priority.cast_unsigned());
         });
     }
-    part.text += &format!(" type {kind:?} hook {hook:?} policy {policy:?}");
+    part.text = format!("{} type {kind:?} hook {hook:?} policy {policy:?}", part.text);
     part
 }
 

@@ -101,7 +101,7 @@ fn plain(attribute: Attribute<'_>) -> String {
     let printable = attribute
         .payload
         .strip_suffix(&[0])
-        .filter(|name| name.len() > 1 && name.iter().all(|byte| byte.is_ascii_graphic()));
+        .filter(|name| name.len() > 1 && name.iter().all(u8::is_ascii_graphic));
     if let Some(name) = printable.and_then(|name| std::str::from_utf8(name).ok()) {
         text += name;
         return text;

@@ -10,6 +10,7 @@ use crate::kernel::{
 
 impl Expression {
     /// Writes name and attributes.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of expression")]
     pub(crate) fn write(&self, table: &Table, out: &mut Writer) {
         let set_name = |set| table.sets.get(set).map_or("", |set| &*set.name);
         let register = |out: &mut Writer, kind, register: Register| out.u32(kind, register.number());

@@ -1,0 +1,241 @@
+//! The objects of a small cluster, as clients of the store write them, and what traffic to expect of them.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use bytes::Bytes;
+use contiv_proto::{Key, Kind};
+use rand::{RngExt as _, rngs::SmallRng};
+use serde_json::json;
+
+/// The name of the simulated node.
+pub const NODE: &str = "n1";
+/// How many services there can be.
+const SERVICES: u16 = 24;
+
+/// One write of a client.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// Create or overwrite a key.
+    Put(String, Bytes),
+    /// Remove a key.
+    Delete(String),
+}
+
+/// A service as clients want it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Service {
+    /// Its endpoints; none where the slice is not stored.
+    endpoints: Option<Vec<Ipv4Addr>>,
+    is_stored: bool,
+    /// The stored value of the service, or of the slice, cannot be read.
+    is_service_bad: bool,
+    is_slice_bad: bool,
+}
+
+/// What clients have written so far.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    services: BTreeMap<u16, Service>,
+    next_endpoint: u32,
+    is_node_stored: bool,
+}
+
+/// The node port of a service, if it has one that traffic of others may use wherever its endpoints are.
+pub fn node_port(service: u16) -> Option<u16> {
+    (service % 4 == 1).then_some(30_000 + service)
+}
+
+/// The address of a service.
+pub fn cluster_ip(service: u16) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 96, 0, 0)) + 1 + u32::from(service))
+}
+
+fn key(kind: Kind, name: &str) -> String {
+    let namespace = if kind == Kind::Node { "" } else { "default" };
+    Key::new(kind, namespace, name).map(|key| key.to_path()).unwrap_or_default()
+}
+
+fn service_key(service: u16) -> String {
+    key(Kind::Service, &format!("s{service}"))
+}
+
+fn slice_key(service: u16) -> String {
+    key(Kind::EndpointSlice, &format!("s{service}"))
+}
+
+impl Cluster {
+    /// Nothing but the node.
+    pub fn new() -> (Self, Vec<Write>) {
+        let cluster = Self { services: BTreeMap::new(), next_endpoint: 0, is_node_stored: true };
+        (cluster, vec![Self::put_node()])
+    }
+
+    fn put_node() -> Write {
+        let addresses = json!([{"type": "NodeInternalIP", "address": "192.168.1.1"}]);
+        let value = json!({"name": NODE, "addresses": addresses});
+        Write::Put(key(Kind::Node, NODE), value.to_string().into())
+    }
+
+    /// What some client does next. Never writes the same endpoint twice, so that an endpoint tells how old a state is.
+    pub fn next_write(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        let service = rng.random_range(0..SERVICES);
+        match rng.random_range(0..100) {
+            0..40 => self.put_endpoints(service, rng),
+            40..65 => self.put_service(service),
+            65..75 => self.delete_service(service),
+            75..85 => self.delete_endpoints(service),
+            85..90 => self.put_bad(service, rng.random()),
+            90..93 => self.toggle_node(),
+            93..95 => self.delete_most(rng),
+            _ => {
+                // Both at once, as a rollout does.
+                let mut writes = self.put_service(service);
+                writes.extend(self.put_endpoints(service, rng));
+                writes
+            }
+        }
+    }
+
+    /// Ends all that is odd: every value can be read, and the node is there.
+    pub fn repair(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        let mut writes = Vec::new();
+        if !self.is_node_stored {
+            writes.extend(self.toggle_node());
+        }
+        let bad: Vec<(u16, bool, bool)> = self
+            .services
+            .iter()
+            .filter(|(_, service)| service.is_service_bad || service.is_slice_bad)
+            .map(|(number, service)| (*number, service.is_service_bad, service.is_slice_bad))
+            .collect();
+        for (service, is_service_bad, is_slice_bad) in bad {
+            if is_service_bad {
+                writes.extend(self.put_service(service));
+            }
+            if is_slice_bad {
+                writes.extend(self.put_endpoints(service, rng));
+            }
+        }
+        writes
+    }
+
+    /// The services that have an endpoint, with all of theirs.
+    pub fn served(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
+        self.services.iter().filter_map(|(number, service)| {
+            let endpoints = service.endpoints.as_deref().filter(|endpoints| !endpoints.is_empty())?;
+            let is_clear = service.is_stored && !service.is_service_bad && !service.is_slice_bad;
+            is_clear.then_some((*number, endpoints))
+        })
+    }
+
+    /// The services of which a stored value cannot be read now, with the endpoints that the last good values had.
+    pub fn last_good(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
+        self.services.iter().filter_map(|(number, service)| {
+            let is_bad = service.is_stored && (service.is_service_bad || service.is_slice_bad);
+            Some((*number, service.endpoints.as_deref().filter(|_| is_bad)?))
+        })
+    }
+
+    /// As it was then, but for endpoints: none is written twice.
+    #[must_use]
+    pub fn restored(&self, then: Self) -> Self {
+        Self { next_endpoint: self.next_endpoint, ..then }
+    }
+
+    fn put_service(&mut self, service: u16) -> Vec<Write> {
+        let entry = self.services.entry(service).or_default();
+        (entry.is_stored, entry.is_service_bad) = (true, false);
+        let mut port = json!({"name": "http", "protocol": "TCP", "port": 80});
+        let mut value = json!({"cluster_ip": cluster_ip(service).to_string()});
+        if service % 4 == 1 {
+            port["node_port"] = json!(30_000 + service);
+            value["service_type"] = json!("NodePort");
+        }
+        if service % 4 == 2 {
+            port["node_port"] = json!(30_000 + service);
+            value["service_type"] = json!("LoadBalancer");
+            value["external_traffic_policy"] = json!("Local");
+            value["health_check_node_port"] = json!(31_000 + service);
+        }
+        if service % 4 == 3 {
+            value["session_affinity"] = json!("ClientIP");
+        }
+        value["port"] = json!([port]);
+        vec![Write::Put(service_key(service), value.to_string().into())]
+    }
+
+    fn put_endpoints(&mut self, service: u16, rng: &mut SmallRng) -> Vec<Write> {
+        let count = rng.random_range(0..5);
+        let endpoints: Vec<Ipv4Addr> = (0..count)
+            .map(|_| {
+                self.next_endpoint += 1;
+                Ipv4Addr::from(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + self.next_endpoint)
+            })
+            .collect();
+        let endpoint = |address: &Ipv4Addr| {
+            let on_node = if u32::from(*address) % 3 == 0 { NODE } else { "n2" };
+            json!({"addresses": [address.to_string()], "node_name": on_node})
+        };
+        let value = json!({
+            "service_name": format!("s{service}"), "address_type": "IPv4",
+            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
+            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+        });
+        let entry = self.services.entry(service).or_default();
+        (entry.endpoints, entry.is_slice_bad) = (Some(endpoints), false);
+        vec![Write::Put(slice_key(service), value.to_string().into())]
+    }
+
+    fn delete_service(&mut self, service: u16) -> Vec<Write> {
+        let entry = self.services.entry(service).or_default();
+        (entry.is_stored, entry.is_service_bad) = (false, false);
+        vec![Write::Delete(service_key(service))]
+    }
+
+    fn delete_endpoints(&mut self, service: u16) -> Vec<Write> {
+        let entry = self.services.entry(service).or_default();
+        (entry.endpoints, entry.is_slice_bad) = (None, false);
+        vec![Write::Delete(slice_key(service))]
+    }
+
+    fn put_bad(&mut self, service: u16, is_slice: bool) -> Vec<Write> {
+        let entry = self.services.entry(service).or_default();
+        if is_slice && entry.endpoints.is_some() {
+            entry.is_slice_bad = true;
+            vec![Write::Put(slice_key(service), Bytes::from_static(b"{\"ports\": 7}"))]
+        } else if entry.is_stored {
+            entry.is_service_bad = true;
+            vec![Write::Put(service_key(service), Bytes::from_static(b"{"))]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn toggle_node(&mut self) -> Vec<Write> {
+        self.is_node_stored = !self.is_node_stored;
+        if self.is_node_stored { vec![Self::put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
+    }
+
+    /// Somebody empties most of the store, and may put things back later.
+    fn delete_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        let stored: Vec<u16> = self
+            .services
+            .iter()
+            .filter(|(_, service)| service.is_stored)
+            .map(|(number, _)| *number)
+            .collect();
+        stored
+            .into_iter()
+            .filter(|_| rng.random_bool(0.9))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|service| self.delete_service(service))
+            .collect()
+    }
+}
+
+/// The node's address, where node ports answer.
+pub const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1));

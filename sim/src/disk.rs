@@ -1,0 +1,92 @@
+//! A model of the mirror on its disk: what was written survives the end of the process, what was synced a power cut too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use contiv_agent::node::{decode::Recalled, message::Saving};
+use contiv_store::{Change, Entry, MirrorSummary, Saved};
+
+/// What the mirror has.
+#[derive(Debug, Clone, Default)]
+struct Content {
+    revision: i64,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// The mirror and its disk; empty at first.
+#[derive(Debug, Clone, Default)]
+pub struct ModelDisk {
+    written: Option<Content>,
+    synced: Option<Content>,
+    /// Lists that are not saved yet.
+    lists: VecDeque<Vec<Entry>>,
+}
+
+impl ModelDisk {
+    /// Keeps the entries of a list until it is saved.
+    pub fn stage(&mut self, entries: Vec<Entry>) {
+        self.lists.push_back(entries);
+    }
+
+    /// Writes at once. Returns the revision that is written.
+    pub fn save(&mut self, saving: Saving) -> Option<i64> {
+        match saving {
+            Saving::List { revision, keep } => {
+                let entries = self.lists.pop_front().unwrap_or_default();
+                self.replace(revision, entries, &keep);
+            }
+            Saving::Apply(batch) => {
+                let content = self.written.as_mut()?;
+                content.revision = batch.revision;
+                for change in batch.changes {
+                    match change {
+                        Change::Put(entry) => drop(content.entries.insert(entry.key.clone(), entry)),
+                        Change::Delete { key } => drop(content.entries.remove(&key)),
+                    }
+                }
+            }
+        }
+        self.written.as_ref().map(|content| content.revision)
+    }
+
+    fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: &BTreeSet<String>) {
+        let before = self.written.take().unwrap_or_default();
+        let kept = before.entries.into_iter().filter(|(key, _)| keep.contains(key));
+        let new = entries.into_iter().filter(|entry| !keep.contains(&entry.key));
+        let entries = kept.chain(new.map(|entry| (entry.key.clone(), entry))).collect();
+        self.written = Some(Content { revision, entries });
+    }
+
+    /// The disk has all that was written.
+    pub fn sync(&mut self) {
+        self.synced.clone_from(&self.written);
+    }
+
+    /// The process is gone.
+    pub fn kill(&mut self) {
+        self.lists.clear();
+    }
+
+    /// The machine has lost its power.
+    pub fn cut_power(&mut self) {
+        self.lists.clear();
+        self.written.clone_from(&self.synced);
+    }
+
+    /// How much is saved, as the mirror tells at the start.
+    pub fn summary(&self, own_node: &str) -> MirrorSummary {
+        let Some(content) = &self.written else { return MirrorSummary::default() };
+        MirrorSummary { entries: content.entries.len(), has_key: content.entries.contains_key(own_node) }
+    }
+
+    /// What is saved.
+    pub fn load(&self) -> Option<Recalled> {
+        let content = self.written.as_ref()?;
+        let entries = content.entries.values().cloned().collect();
+        Some(Recalled::decode(Saved { revision: content.revision, entries }))
+    }
+
+    /// The keys and values that are saved.
+    pub fn entries(&self) -> BTreeMap<String, Entry> {
+        self.written.as_ref().map(|content| content.entries.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,147 @@
+//! What goes wrong outside of the agent.
+
+use std::time::Duration;
+
+use rand::{RngExt as _, rngs::SmallRng};
+
+use crate::{
+    kernel::{Errno, Fault as KernelFault, Meddling},
+    world::World,
+};
+
+/// One thing that goes wrong, or that somebody does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The agent gets SIGKILL.
+    Kill,
+    /// The machine loses its power.
+    PowerCut,
+    /// The store cannot be reached, or again.
+    Outage,
+    /// The store cannot be reached for a moment.
+    Blip,
+    /// What changed is forgotten by the store.
+    Compaction,
+    /// The state of the store is kept.
+    Backup,
+    /// The store is put back to a backup.
+    Restore,
+    /// The next transaction is refused.
+    RefuseBatch,
+    /// One message of the next transaction is refused.
+    RefuseMessage,
+    /// The next transaction is applied and its answer is lost.
+    LoseAnswer,
+    /// The next dump is interrupted.
+    InterruptDump,
+    /// The kernel has no room for the next transaction.
+    RefuseSending,
+    /// Notifications of the kernel are lost.
+    LoseNotifications,
+    /// Somebody else changes the table.
+    Meddle,
+    /// The renderer takes long for whatever it does.
+    Slow,
+    /// An operator asks for everything again.
+    Resync,
+    /// An operator confirms deletions.
+    Confirm,
+    /// A pod is attached.
+    AddPod,
+    /// A pod is detached.
+    DeletePod,
+}
+
+/// All kinds.
+pub const ALL: [Fault; 19] = [
+    Fault::Kill,
+    Fault::PowerCut,
+    Fault::Outage,
+    Fault::Blip,
+    Fault::Compaction,
+    Fault::Backup,
+    Fault::Restore,
+    Fault::RefuseBatch,
+    Fault::RefuseMessage,
+    Fault::LoseAnswer,
+    Fault::InterruptDump,
+    Fault::RefuseSending,
+    Fault::LoseNotifications,
+    Fault::Meddle,
+    Fault::Slow,
+    Fault::Resync,
+    Fault::Confirm,
+    Fault::AddPod,
+    Fault::DeletePod,
+];
+
+/// The next fault.
+pub(crate) fn draw(rng: &mut SmallRng) -> Fault {
+    ALL[rng.random_range(0..ALL.len())]
+}
+
+/// Lets it happen, where it is outside of the agent's process.
+pub(crate) fn strike(world: &mut World, fault: Fault) {
+    match fault {
+        Fault::Outage => {
+            let is_down = !world.feed.is_down();
+            world.feed.set_down(is_down);
+            world.end_short_outage();
+            world.disturbed = world.clock;
+        }
+        Fault::Blip => world.lose_store_for_a_moment(),
+        Fault::Compaction => world.store.compact(),
+        Fault::Backup => world.backup = Some((world.store.backup(), world.cluster.clone())),
+        Fault::Restore => {
+            if let Some((backup, cluster)) = world.backup.take() {
+                world.store.restore(backup);
+                world.cluster = world.cluster.restored(cluster);
+                world.disturbed = world.clock;
+            }
+        }
+        Fault::RefuseBatch => world.kernel.inject(KernelFault::RefuseBatch(Errno::ENOMEM)),
+        Fault::RefuseMessage => {
+            let message = world.rng.random_range(0..20);
+            world.kernel.inject(KernelFault::RefuseMessage { message, errno: Errno::ENOMEM });
+        }
+        Fault::LoseAnswer => world.kernel.inject(KernelFault::LoseAnswer),
+        Fault::InterruptDump => world.kernel.inject(KernelFault::InterruptDump),
+        Fault::RefuseSending => world.kernel.inject(KernelFault::RefuseSending(Errno::ENOBUFS)),
+        Fault::LoseNotifications => {
+            world.kernel.overflow_notifications();
+        }
+        Fault::Meddle => {
+            let meddling = draw_meddling(&mut world.rng);
+            world.note(|| format!("{meddling:?}"));
+            // What is not there cannot be changed.
+            let _ = world.kernel.meddle("contiv", &meddling);
+            world.disturbed = world.clock;
+        }
+        Fault::Slow => {
+            world.slow_until = world.clock + world.short(Duration::from_secs(20));
+            world.disturbed = world.slow_until;
+        }
+        _ => {}
+    }
+}
+
+/// What somebody else does to the table.
+fn draw_meddling(rng: &mut SmallRng) -> Meddling {
+    let chain =
+        ["services-v4", "node-ports-v4", "masquerade", "filter", "pick-1"][rng.random_range(0..5)].to_owned();
+    let set = ["services4", "backends4", "node-ports4", "no-endpoints4", "affinity4"][rng.random_range(0..5)]
+        .to_owned();
+    let number = rng.random_range(0..10);
+    match rng.random_range(0..10) {
+        0 => Meddling::FlushRuleset,
+        1 => Meddling::DeleteTable,
+        2 => Meddling::FlushTable,
+        3 => Meddling::FlushChain(chain),
+        4 => Meddling::DropAtFirst(chain),
+        5 => Meddling::FlushSet(set),
+        6 => Meddling::ReplaceVerdict { set, number },
+        7 => Meddling::AddElement { set },
+        8 => Meddling::OtherTable,
+        _ => Meddling::DeleteElement { set, number },
+    }
+}

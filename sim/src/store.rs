@@ -1,0 +1,195 @@
+//! A model of the store and of the feed that follows it: revisions, a log that is compacted, lists in pages that come late, outages,
+//! wipes and restores. What it delivers keeps the contract of `contiv_store::Feed`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use contiv_store::{Batch, Change, Entry, FeedEvent, ListPart};
+use rand::{RngExt as _, rngs::SmallRng};
+
+use crate::cluster::Write;
+
+/// The most entries of a page.
+const PAGE: usize = 8;
+
+/// The keys of a store, and what changed.
+#[derive(Debug, Clone)]
+pub struct ModelStore {
+    revision: i64,
+    entries: BTreeMap<String, Entry>,
+    log: VecDeque<Batch>,
+    /// What is before this is gone from the log.
+    compacted: i64,
+    /// Counts how often its history was replaced.
+    epoch: u64,
+}
+
+/// A backup: everything at one revision.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    revision: i64,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Default for ModelStore {
+    /// An empty one.
+    fn default() -> Self {
+        Self { revision: 1, entries: BTreeMap::new(), log: VecDeque::new(), compacted: 1, epoch: 0 }
+    }
+}
+
+impl ModelStore {
+    /// The newest revision.
+    pub const fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// What is stored.
+    pub const fn entries(&self) -> &BTreeMap<String, Entry> {
+        &self.entries
+    }
+
+    /// Makes all writes at one revision.
+    pub fn commit(&mut self, writes: Vec<Write>) {
+        let revision = self.revision + 1;
+        let mut changes = Vec::new();
+        for write in writes {
+            match write {
+                Write::Put(key, value) => {
+                    let create_revision =
+                        self.entries.get(&key).map_or(revision, |entry| entry.create_revision);
+                    let entry = Entry { key: key.clone(), value, create_revision, mod_revision: revision };
+                    self.entries.insert(key, entry.clone());
+                    changes.push(Change::Put(entry));
+                }
+                Write::Delete(key) => {
+                    if self.entries.remove(&key).is_some() {
+                        changes.push(Change::Delete { key });
+                    }
+                }
+            }
+        }
+        if !changes.is_empty() {
+            self.revision = revision;
+            self.log.push_back(Batch { revision, changes });
+        }
+    }
+
+    /// Forgets what changed until now.
+    pub fn compact(&mut self) {
+        self.compacted = self.revision;
+        self.log.clear();
+    }
+
+    /// Keeps everything as it is.
+    pub fn backup(&self) -> Backup {
+        Backup { revision: self.revision, entries: self.entries.clone() }
+    }
+
+    /// Puts a backup back: revisions go on from its own.
+    pub fn restore(&mut self, backup: Backup) {
+        self.revision = backup.revision;
+        self.entries = backup.entries;
+        self.log.clear();
+        self.compacted = self.revision;
+        self.epoch += 1;
+    }
+}
+
+/// How far the feed is.
+#[derive(Debug, Default)]
+enum State {
+    /// A list begins next.
+    #[default]
+    NeedsList,
+    /// Pages of a list at one revision are on their way.
+    Listing { revision: i64, epoch: u64, pages: VecDeque<Vec<Entry>> },
+    /// Changes after this revision are delivered.
+    Watching { revision: i64, epoch: u64 },
+}
+
+/// What follows a store and delivers to the agent.
+#[derive(Debug, Default)]
+pub struct ModelFeed {
+    state: State,
+    is_down: bool,
+    was_told_down: bool,
+}
+
+impl ModelFeed {
+    /// Begins or ends an outage.
+    pub const fn set_down(&mut self, is_down: bool) {
+        self.is_down = is_down;
+    }
+
+    /// The store cannot be reached.
+    pub const fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    /// A list is wanted now.
+    pub fn relist(&mut self) {
+        self.state = State::NeedsList;
+    }
+
+    /// Everything that is stored has been delivered.
+    pub fn is_idle(&self, store: &ModelStore) -> bool {
+        let is_current = matches!(&self.state, State::Watching { revision, epoch }
+            if *revision == store.revision && *epoch == store.epoch);
+        is_current && !self.is_down && !self.was_told_down
+    }
+
+    /// The next event, if there is one now.
+    pub fn next(&mut self, store: &ModelStore, rng: &mut SmallRng) -> Option<FeedEvent> {
+        if self.is_down {
+            if matches!(self.state, State::Listing { .. }) {
+                self.state = State::NeedsList;
+            }
+            return (!std::mem::replace(&mut self.was_told_down, true))
+                .then(|| FeedEvent::Down { reason: "simulated".to_owned() });
+        }
+        match &mut self.state {
+            State::NeedsList => {
+                let all: Vec<Entry> = store.entries.values().cloned().collect();
+                let mut pages: VecDeque<Vec<Entry>> =
+                    all.chunks(rng.random_range(1..=PAGE)).map(<[Entry]>::to_vec).collect();
+                if rng.random() {
+                    pages.make_contiguous().reverse();
+                }
+                self.state = State::Listing { revision: store.revision, epoch: store.epoch, pages };
+                Some(FeedEvent::List(ListPart::Started))
+            }
+            State::Listing { revision, epoch, pages } => {
+                if let Some(page) = pages.pop_front() {
+                    return Some(FeedEvent::List(ListPart::Page(page)));
+                }
+                let (revision, epoch) = (*revision, *epoch);
+                self.state = State::Watching { revision, epoch };
+                self.was_told_down = false;
+                Some(FeedEvent::List(ListPart::Complete { revision, problems: Vec::new() }))
+            }
+            State::Watching { revision, epoch } => {
+                if *epoch != store.epoch {
+                    self.state = State::NeedsList;
+                    return Some(FeedEvent::Replaced { reason: "simulated".to_owned() });
+                }
+                if *revision < store.compacted {
+                    self.state = State::NeedsList;
+                    return self.next(store, rng);
+                }
+                if std::mem::take(&mut self.was_told_down) {
+                    return Some(FeedEvent::Up);
+                }
+                let next: Vec<&Batch> = store
+                    .log
+                    .iter()
+                    .filter(|batch| batch.revision > *revision)
+                    .take(rng.random_range(1..=4))
+                    .collect();
+                let last = next.last()?.revision;
+                let changes = next.iter().flat_map(|batch| batch.changes.iter().cloned()).collect();
+                *revision = last;
+                Some(FeedEvent::Changed(Batch { revision: last, changes }))
+            }
+        }
+    }
+}

@@ -1,0 +1,713 @@
+//! A whole node in simulated time: the real core and the real nftables renderer between a model of the store, of the kernel and
+//! of the disk. One seed decides everything: what clients write, what fails, in which order things happen.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    net::Ipv4Addr,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use contiv_agent::{
+    health::{HealthCheck, HealthUpdate},
+    node::{
+        CoreConfig, GuardConfig, HistoryLimits, VerificationConfig,
+        core::{Core, own_node_key},
+        decode::{Decoder, StoreEvent},
+        message::{Input, MirrorEvent, Now, Output, RequestId, VerifierReport, Work, WorkDone},
+    },
+};
+use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, ServiceId};
+use contiv_renderer::{
+    RenderError, Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator,
+};
+use jiff::Timestamp;
+use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
+
+use crate::{
+    cluster::{Cluster, NODE, NODE_ADDRESS, Write},
+    disk::ModelDisk,
+    faults::{self, Fault},
+    invariants::{self, Observed},
+    kernel::ModelKernel,
+    store::{Backup, ModelFeed, ModelStore},
+};
+
+/// The name of the only renderer.
+const RENDERER: &str = "nftables";
+/// How many steps the trace of a failure shows.
+const TRACED: usize = 60;
+/// Between two times at which everything comes to rest.
+const BETWEEN_RESTS: Duration = Duration::from_secs(3600);
+/// More steps at one moment lead nowhere.
+const STEPS_AT_ONCE: u32 = 10_000;
+/// How long it may take until everything has come to rest.
+const REST_LIMIT: Duration = Duration::from_secs(600);
+
+/// What must never happen, and has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// By which it happens again.
+    pub seed: u64,
+    /// When it happened, in simulated time.
+    pub at: Duration,
+    /// What is wrong.
+    pub what: String,
+    /// The last steps before it.
+    pub trace: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "violation with seed {} after {:?}: {}", self.seed, self.at, self.what)?;
+        write!(f, "{}", self.trace)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// What has been simulated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// In simulated time.
+    pub time: Duration,
+    /// Inputs that the core has handled.
+    pub inputs: u64,
+    /// Things that have gone wrong outside of the agent.
+    pub faults: u64,
+    /// Starts of the agent but the first.
+    pub restarts: u64,
+    /// Times at which everything has come to rest and was compared with a fresh start.
+    pub rests: u64,
+    /// Flows that were evaluated.
+    pub flows: u64,
+}
+
+impl Stats {
+    /// Adds what another world has simulated.
+    pub fn add(&mut self, other: Self) {
+        self.time += other.time;
+        self.inputs += other.inputs;
+        self.faults += other.faults;
+        self.restarts += other.restarts;
+        self.rests += other.rests;
+        self.flows += other.flows;
+    }
+}
+
+/// The agent while it runs.
+struct Agent {
+    core: Core,
+    decoder: Decoder,
+    renderer: PoisonIsolator<Nftables>,
+    watch: Option<Box<dyn Watch>>,
+    /// What the renderer does, and until when.
+    work: Option<(Duration, Work)>,
+    /// Inputs that arrive later, by their time.
+    arriving: VecDeque<(Duration, Input)>,
+    /// When the feed delivers next.
+    next_delivery: Duration,
+    /// What the server of health checks has been told.
+    health_checks: BTreeMap<ServiceId, HealthCheck>,
+    out: Vec<Output>,
+}
+
+/// A node with all that is around it.
+pub struct World {
+    seed: u64,
+    pub(crate) rng: SmallRng,
+    base: Instant,
+    pub(crate) clock: Duration,
+    pub(crate) cluster: Cluster,
+    pub(crate) store: ModelStore,
+    pub(crate) feed: ModelFeed,
+    pub(crate) kernel: ModelKernel,
+    disk: ModelDisk,
+    agent: Option<Agent>,
+    /// When a stopped agent starts again.
+    start_at: Duration,
+    pub(crate) backup: Option<(Backup, Cluster)>,
+    next_write: Duration,
+    next_fault: Duration,
+    next_sync: Duration,
+    next_rest: Duration,
+    /// When a short outage ends.
+    recover_at: Option<Duration>,
+    /// Steps since time last went on.
+    steps_at_once: u32,
+    /// The renderer is slow until then.
+    pub(crate) slow_until: Duration,
+    /// When something last happened after which flows may fail for a while.
+    pub(crate) disturbed: Duration,
+    /// Since when the agent knows the endpoints of a service as they are.
+    stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
+    is_resting: bool,
+    /// These do not happen, though they are drawn.
+    without: Vec<Fault>,
+    /// What has happened in this step that never must.
+    broken: Option<String>,
+    stats: Stats,
+    trace: VecDeque<String>,
+}
+
+impl World {
+    /// A world that this seed decides.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (cluster, writes) = Cluster::new();
+        let mut store = ModelStore::default();
+        store.commit(writes);
+        let next_fault = Duration::from_secs(rng.random_range(1..60));
+        Self {
+            seed,
+            rng,
+            base: Instant::now(),
+            clock: Duration::from_secs(1),
+            cluster,
+            store,
+            feed: ModelFeed::default(),
+            kernel: new_kernel(),
+            disk: ModelDisk::default(),
+            agent: None,
+            start_at: Duration::from_secs(1),
+            backup: None,
+            next_write: Duration::from_secs(2),
+            next_fault,
+            next_sync: Duration::from_secs(1),
+            next_rest: BETWEEN_RESTS,
+            recover_at: None,
+            steps_at_once: 0,
+            slow_until: Duration::ZERO,
+            disturbed: Duration::ZERO,
+            stable: BTreeMap::new(),
+            is_resting: false,
+            without: Vec::new(),
+            broken: None,
+            stats: Stats::default(),
+            trace: VecDeque::new(),
+        }
+    }
+
+    /// Runs the world of a violation again without each kind of fault that it does not need. Returns what is left: a violation that
+    /// is easier to read, and the kinds of faults that it needs.
+    pub fn shrink(violation: Violation) -> (Violation, Vec<Fault>) {
+        let (mut left, mut without) = (violation, Vec::new());
+        for fault in faults::ALL {
+            without.push(fault);
+            let mut world = Self { without: without.clone(), ..Self::new(left.seed) };
+            match world.run(left.at) {
+                Err(violation) => left = violation,
+                Ok(()) => drop(without.pop()),
+            }
+        }
+        let needed = faults::ALL.into_iter().filter(|fault| !without.contains(fault)).collect();
+        (left, needed)
+    }
+
+    /// What has been simulated so far.
+    pub fn stats(&self) -> Stats {
+        Stats { time: self.clock, ..self.stats }
+    }
+
+    /// Runs for so long in simulated time.
+    ///
+    /// # Errors
+    /// When something happens that never must.
+    pub fn run(&mut self, duration: Duration) -> Result<(), Violation> {
+        let end = self.clock + duration;
+        while self.clock < end {
+            self.step().map_err(|what| self.violation(what))?;
+            if self.clock >= self.next_rest {
+                self.rest().map_err(|what| self.violation(what))?;
+                self.next_rest = self.clock + BETWEEN_RESTS;
+            }
+        }
+        self.rest().map_err(|what| self.violation(what))
+    }
+
+    /// The last steps, for people.
+    pub fn trace(&self) -> String {
+        let mut trace = String::new();
+        for line in &self.trace {
+            trace.extend(["  ", line, "\n"]);
+        }
+        trace
+    }
+
+    fn violation(&self, what: String) -> Violation {
+        Violation { seed: self.seed, at: self.clock, what, trace: self.trace() }
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.trace.len() == TRACED {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>12.6} s  {}", self.clock.as_secs_f64(), what()));
+    }
+
+    fn now(&mut self) -> Now {
+        let nanoseconds = self.clock.as_nanos().try_into().unwrap_or(i128::MAX);
+        let time = Timestamp::from_nanosecond(nanoseconds).unwrap_or(Timestamp::MAX);
+        Now { instant: self.base + self.clock, time, random: self.rng.random() }
+    }
+
+    /// A duration up to this one, most of them much shorter.
+    pub(crate) fn short(&mut self, most: Duration) -> Duration {
+        let share: f64 = self.rng.random();
+        most.mul_f64(share.powi(4))
+    }
+
+    /// Does what comes next.
+    fn step(&mut self) -> Result<(), String> {
+        let mut next = vec![(self.next_sync, Step::Sync)];
+        next.extend(self.recover_at.map(|at| (at, Step::Recover)));
+        if !self.is_resting {
+            next.push((self.next_write, Step::Write));
+            next.push((self.next_fault, Step::Fault));
+        }
+        match &self.agent {
+            None => next.push((self.start_at, Step::Start)),
+            Some(agent) => {
+                next.push((agent.next_delivery, Step::Deliver));
+                next.extend(agent.work.as_ref().map(|(at, _)| (*at, Step::Work)));
+                next.extend(agent.arriving.front().map(|(at, _)| (*at, Step::Arrive)));
+                let deadline = agent.core.deadline();
+                next.extend(deadline.map(|at| (at.saturating_duration_since(self.base), Step::Timer)));
+            }
+        }
+        // Of several at one time the first in this order.
+        let Some((at, step)) = next.into_iter().min_by_key(|(at, step)| (*at, *step)) else { return Ok(()) };
+        self.steps_at_once = if at > self.clock { 0 } else { self.steps_at_once + 1 };
+        if self.steps_at_once > STEPS_AT_ONCE {
+            return Err(format!("nothing but {step:?}, again and again, and time stands still"));
+        }
+        self.clock = self.clock.max(at);
+        self.kernel.set_time(self.clock);
+        self.perform(step);
+        self.hear();
+        if let Some(what) = self.broken.take() {
+            return Err(what);
+        }
+        if self.stats.inputs.is_multiple_of(8) {
+            self.check_flows()?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, step: Step) {
+        match step {
+            Step::Sync => {
+                self.disk.sync();
+                self.kernel.run_background();
+                self.next_sync = self.clock + Duration::from_secs(1);
+            }
+            Step::Write => {
+                let writes = self.cluster.next_write(&mut self.rng);
+                self.note(|| format!("clients write {}", brief_writes(&writes)));
+                self.store.commit(writes);
+                self.next_write = self.clock + self.short(Duration::from_secs(60));
+            }
+            Step::Fault => {
+                self.stats.faults += 1;
+                let fault = faults::draw(&mut self.rng);
+                if !self.without.contains(&fault) {
+                    self.note(|| format!("{fault:?}"));
+                    self.strike(fault);
+                }
+                self.next_fault = self.clock + self.short(Duration::from_secs(240));
+            }
+            Step::Recover => {
+                self.recover_at = None;
+                self.feed.set_down(false);
+                if let Some(agent) = &mut self.agent {
+                    agent.next_delivery = self.clock;
+                }
+            }
+            Step::Start => self.start(),
+            Step::Deliver => self.deliver(),
+            Step::Work => self.work(),
+            Step::Arrive => {
+                let input = self.agent.as_mut().and_then(|agent| agent.arriving.pop_front());
+                if let Some((_, input)) = input {
+                    self.handle(input);
+                }
+            }
+            Step::Timer => self.handle(Input::Timer),
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill => self.stop(false),
+            Fault::PowerCut => {
+                self.stop(true);
+                self.kernel = new_kernel();
+                self.kernel.set_time(self.clock);
+                self.disturbed = self.clock;
+                // What was not synced is lost until the store is read again.
+                self.stable.clear();
+            }
+            Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
+            Fault::Confirm => self.handle(Input::ConfirmDeletions(RequestId(0))),
+            Fault::AddPod => {
+                let pod = PodId::new("default", format!("p{}", self.rng.random_range(0..4)));
+                let interface = InterfaceName::new(format!("veth{}", self.rng.random_range(0..4)));
+                let wait = Some((Duration::from_secs(5), RequestId(1)));
+                self.handle(Input::AddPod { pod, interface, wait });
+            }
+            Fault::DeletePod => {
+                let pod = PodId::new("default", format!("p{}", self.rng.random_range(0..4)));
+                self.handle(Input::DeletePod(pod, RequestId(2)));
+            }
+            fault => faults::strike(self, fault),
+        }
+    }
+
+    /// Ends the agent without a word.
+    fn stop(&mut self, with_power: bool) {
+        self.agent = None;
+        self.kernel.forget_background();
+        if with_power {
+            self.disk.cut_power();
+        } else {
+            self.disk.kill();
+        }
+        self.start_at = self.clock + self.short(Duration::from_secs(30));
+    }
+
+    /// An outage goes on until another fault ends it.
+    pub(crate) const fn end_short_outage(&mut self) {
+        self.recover_at = None;
+    }
+
+    /// The store is away, and is there again soon.
+    pub(crate) fn lose_store_for_a_moment(&mut self) {
+        if !self.feed.is_down() {
+            self.feed.set_down(true);
+            self.recover_at = Some(self.clock + self.short(Duration::from_secs(10)));
+        }
+        if let Some(agent) = &mut self.agent {
+            agent.next_delivery = self.clock;
+        }
+    }
+
+    fn start(&mut self) {
+        if self.rng.random_bool(0.2) {
+            self.lose_store_for_a_moment();
+        }
+        self.note(|| "the agent starts".to_owned());
+        self.stats.restarts += u64::from(self.stats.inputs > 0);
+        self.feed.relist();
+        let now = self.now();
+        let core = Core::new(config(), now);
+        let own_node = own_node_key(&NodeName::new(NODE));
+        let summary = Input::SavedSummary(self.disk.summary(&own_node));
+        let first = self.clock + self.short(Duration::from_secs(3));
+        self.agent = Some(Agent {
+            core,
+            decoder: Decoder::new(now.time, own_node),
+            renderer: PoisonIsolator::new(Nftables::owning_on(self.kernel.shared())),
+            watch: None,
+            work: None,
+            arriving: VecDeque::from([(self.clock, summary)]),
+            next_delivery: first,
+            health_checks: BTreeMap::new(),
+            out: Vec::new(),
+        });
+        self.handle(Input::Timer);
+    }
+
+    fn deliver(&mut self) {
+        let pause = self.short(Duration::from_secs(2)) + Duration::from_millis(1);
+        let Some(agent) = &mut self.agent else { return };
+        agent.next_delivery = self.clock + pause;
+        let Some(event) = self.feed.next(&self.store, &mut self.rng) else {
+            // Nothing changes before a client writes, or something fails.
+            let wake = self.next_write.min(self.next_fault).max(self.clock);
+            let idle = if self.is_resting { self.clock + Duration::from_secs(1) } else { wake };
+            agent.next_delivery = agent.next_delivery.max(idle);
+            return;
+        };
+        let Some((event, entries)) = agent.decoder.decode(event) else { return };
+        if matches!(event, StoreEvent::Listed(_)) {
+            self.disk.stage(entries);
+        }
+        let received = self.base + self.clock;
+        let is_news = matches!(event, StoreEvent::Listed(_) | StoreEvent::Changed(..));
+        self.note(|| brief(&event));
+        self.handle(Input::Store(event, received));
+        if self.feed.is_idle(&self.store) {
+            self.note_expectations();
+        } else if is_news {
+            // Of a state in between nothing is expected.
+            self.stable.clear();
+        }
+    }
+
+    /// Lets the renderer do what it has been given, and tells the core a moment later.
+    fn work(&mut self) {
+        let delay = self.short(Duration::from_millis(50));
+        let Some(agent) = &mut self.agent else { return };
+        let Some((_, work)) = agent.work.take() else { return };
+        let result = render(agent, &work);
+        let failure = result.as_ref().err().map(ToString::to_string);
+        let result = result.map_err(|error| error.to_string());
+        let is_watched = agent.watch.is_some();
+        let done =
+            WorkDone { renderer: RENDERER.into(), result, is_watched, duration: Duration::from_millis(1) };
+        self.note(|| {
+            format!(
+                "the renderer has done {}{}",
+                kind(&work),
+                failure.map_or_else(String::new, |f| format!(": {f}"))
+            )
+        });
+        self.arrive(delay, Input::WorkDone(done));
+    }
+
+    /// Takes notice of foreign changes, as the thread of a watch does.
+    fn hear(&mut self) {
+        loop {
+            let Some(agent) = &mut self.agent else { return };
+            let Some(watch) = &mut agent.watch else { return };
+            let change = match watch.try_next() {
+                Ok(Poll::Ready(Some(change))) => Ok(change),
+                Ok(Poll::Ready(None) | Poll::Pending) => return,
+                Err(error) => {
+                    agent.watch = None;
+                    Err(error.to_string())
+                }
+            };
+            self.note(|| format!("noticed: {change:?}"));
+            let delay = self.short(Duration::from_millis(50));
+            self.arrive(delay, Input::ForeignChange(RENDERER.into(), change));
+        }
+    }
+
+    /// Inputs that were sent earlier never arrive later.
+    fn arrive(&mut self, delay: Duration, input: Input) {
+        let Some(agent) = &mut self.agent else { return };
+        let last = agent.arriving.back().map_or(Duration::ZERO, |(at, _)| *at);
+        agent.arriving.push_back(((self.clock + delay).max(last), input));
+    }
+
+    /// Gives the core an input, and executes what it wants.
+    pub(crate) fn handle(&mut self, input: Input) {
+        let now = self.now();
+        let Some(agent) = &mut self.agent else { return };
+        self.stats.inputs += 1;
+        let mut out = std::mem::take(&mut agent.out);
+        let is_of_store = matches!(input, Input::Store(..));
+        let (before, was_held) = (agent.core.services().count(), agent.core.held_deletions().is_some());
+        agent.core.handle(input, now, &mut out);
+        let gone = before.saturating_sub(agent.core.services().count());
+        if is_of_store && !was_held && gone >= invariants::MASS_DELETION && gone * 2 > before {
+            self.broken = Some(format!("{gone} of {before} services are gone at once, and nothing is held"));
+        }
+        for output in out.drain(..) {
+            self.execute(output);
+        }
+        if let Some(agent) = &mut self.agent {
+            agent.out = out;
+        }
+    }
+
+    fn execute(&mut self, output: Output) {
+        match output {
+            Output::Render(_, work) => {
+                let takes = self.short(Duration::from_millis(200));
+                let at = (self.clock + takes).max(self.slow_until);
+                if let Some(agent) = &mut self.agent {
+                    agent.work = Some((at, work));
+                }
+            }
+            Output::Verify(renderer, snapshot) => {
+                let Some(agent) = &mut self.agent else { return };
+                let verifier = agent.renderer.verifier();
+                let result = verifier.map_or_else(
+                    || Err("there is no verifier".to_owned()),
+                    |mut verifier| verifier.verify(&snapshot).map_err(|error| error.to_string()),
+                );
+                let report = VerifierReport { renderer, result, duration: Duration::from_millis(1) };
+                let delay = self.short(Duration::from_millis(300));
+                self.arrive(delay, Input::Verified(report));
+            }
+            Output::Save(saving) => {
+                if let Some(revision) = self.disk.save(saving) {
+                    let delay = self.short(Duration::from_secs(1));
+                    let written = MirrorEvent::Written(revision);
+                    self.arrive(delay, Input::Mirror(written));
+                }
+            }
+            Output::LoadSaved => {
+                let saved = self.disk.load();
+                // A first list does not wait longer.
+                let delay = self.short(Duration::from_millis(1900));
+                self.arrive(delay, Input::Saved(saved));
+            }
+            Output::Relist => self.feed.relist(),
+            Output::HealthChecks(HealthUpdate { services, .. }) => {
+                let Some(agent) = &mut self.agent else { return };
+                for (id, check) in services {
+                    match check {
+                        Some(check) => drop(agent.health_checks.insert(id, check)),
+                        None => drop(agent.health_checks.remove(&id)),
+                    }
+                }
+            }
+            Output::Count(_) | Output::Answer(..) => {}
+        }
+    }
+
+    /// Notes since when the agent knows the endpoints of each service as they are. Of a service whose value cannot be read now, what
+    /// was known before is expected, if it was the last good one.
+    fn note_expectations(&mut self) {
+        let clock = self.clock;
+        let served: BTreeMap<u16, Vec<Ipv4Addr>> =
+            self.cluster.served().map(|(service, endpoints)| (service, endpoints.to_vec())).collect();
+        let last_good: BTreeMap<u16, &[Ipv4Addr]> = self.cluster.last_good().collect();
+        self.stable.retain(|service, (_, endpoints)| {
+            served.contains_key(service) || last_good.get(service).is_some_and(|last| *last == *endpoints)
+        });
+        for (service, endpoints) in served {
+            let entry = self.stable.entry(service).or_insert_with(|| (clock, Vec::new()));
+            if entry.1 != endpoints {
+                *entry = (clock, endpoints);
+            }
+        }
+    }
+
+    /// A service whose endpoints have been the same for long has a way to one of them, whatever else happens.
+    fn check_flows(&mut self) -> Result<(), String> {
+        for (service, (since, endpoints)) in &self.stable {
+            let is_due = *since + invariants::PROMISED_DELAY < self.clock;
+            if is_due && self.disturbed + invariants::PROMISED_DELAY < self.clock {
+                self.stats.flows += 1;
+                invariants::check_flow(&self.kernel, *service, endpoints, &mut self.rng)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets everything come to rest, without faults, and compares it with a fresh start over the same store.
+    fn rest(&mut self) -> Result<(), String> {
+        self.note(|| "all faults end".to_owned());
+        self.is_resting = true;
+        self.recover_at = None;
+        self.feed.set_down(false);
+        self.kernel.forget_faults();
+        self.kernel.set_denied(false);
+        self.slow_until = Duration::ZERO;
+        let writes = self.cluster.repair(&mut self.rng);
+        self.store.commit(writes);
+        if let Some(agent) = &mut self.agent {
+            agent.next_delivery = self.clock;
+        }
+        let limit = self.clock + REST_LIMIT;
+        let calm = self.clock + Duration::from_secs(90);
+        while self.clock < calm || !self.is_at_rest() {
+            if self.clock > limit {
+                return Err("it does not come to rest".to_owned());
+            }
+            self.step()?;
+        }
+        self.stats.rests += 1;
+        let observed = self.observe().ok_or("the agent does not run")?;
+        let expected = invariants::fresh(&self.store)?;
+        observed.compare(&expected)?;
+        self.is_resting = false;
+        self.next_write = self.clock + Duration::from_secs(1);
+        self.next_fault = self.clock + Duration::from_secs(1);
+        Ok(())
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let Some(agent) = &self.agent else { return false };
+        let is_idle = agent.work.is_none() && agent.arriving.is_empty() && !agent.core.is_rendering();
+        let renderers = agent.core.renderers(self.base + self.clock);
+        let is_applied = renderers.iter().all(|view| view.state == "idle" && view.pending == "nothing");
+        is_idle && is_applied && agent.core.held_deletions().is_none() && self.feed.is_idle(&self.store)
+    }
+
+    fn observe(&mut self) -> Option<Observed> {
+        let agent = self.agent.as_mut()?;
+        let saved = self.disk.entries();
+        Some(Observed::of(&agent.core, &agent.health_checks, saved, &mut agent.renderer))
+    }
+}
+
+/// What can come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Sync,
+    Recover,
+    Start,
+    Arrive,
+    Work,
+    Timer,
+    Deliver,
+    Write,
+    Fault,
+}
+
+fn new_kernel() -> ModelKernel {
+    let kernel = ModelKernel::new();
+    kernel.set_addresses([NODE_ADDRESS]);
+    kernel
+}
+
+/// The configuration of the simulated agent.
+pub(crate) fn config() -> CoreConfig {
+    let renderer: Arc<str> = RENDERER.into();
+    CoreConfig {
+        store: "etcd://simulated".to_owned(),
+        processor: ProcessorConfig::new(NodeName::new(NODE)),
+        has_mirror: true,
+        local_addresses: [NODE_ADDRESS].into(),
+        guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
+        verification: VerificationConfig { interval: Some(Duration::from_secs(600)), heal: true },
+        history: HistoryLimits { events: 1000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+        renderers: vec![Arc::clone(&renderer)],
+        verified_renderers: vec![Arc::clone(&renderer)],
+        traffic_renderer: renderer,
+    }
+}
+
+fn render(agent: &mut Agent, work: &Work) -> Result<Report, RenderError> {
+    if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
+        agent.watch = agent.renderer.watch().ok().flatten();
+    }
+    match work {
+        Work::Resync(snapshot) => agent.renderer.resync(snapshot),
+        Work::Update(changes) => agent.renderer.update(changes),
+        Work::Heal(snapshot) => agent.renderer.heal(snapshot),
+    }
+}
+
+const fn kind(work: &Work) -> &'static str {
+    match work {
+        Work::Resync(_) => "a resync",
+        Work::Update(_) => "an update",
+        Work::Heal(_) => "a repair",
+    }
+}
+
+fn brief_writes(writes: &[Write]) -> String {
+    let name = |key: &str| key.rsplit("k8s/").next().unwrap_or_default().replace("/namespace/default", "");
+    let brief = |write: &Write| match write {
+        Write::Put(key, value) if value.len() < 16 => format!("{} (bad)", name(key)),
+        Write::Put(key, _) => name(key),
+        Write::Delete(key) => format!("{} (deleted)", name(key)),
+    };
+    writes.iter().map(brief).collect::<Vec<_>>().join(", ")
+}
+
+fn brief(event: &StoreEvent) -> String {
+    match event {
+        StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries, list.revision),
+        StoreEvent::Changed(batch, _) => format!("{} changes until {}", batch.changes.len(), batch.revision),
+        other => format!("{other:?}"),
+    }
+}
