@@ -41,10 +41,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "contiv-proto",
         ],
     ),
-    (
-        "contiv-sim",
-        &["contiv-agent", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"],
-    ),
+    ("contiv-sim", &["contiv-agent", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
     // Only the connector's registries for tests.
     (
         "contiv-tests",

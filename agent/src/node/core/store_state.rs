@@ -160,3 +160,40 @@ impl StoreState {
         matches!(self.start, Start::AwaitingSaved { until, .. } if until <= now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: usize, has_own_node: bool) -> DecodedList {
+        DecodedList { entries, has_own_node, ..DecodedList::default() }
+    }
+
+    #[test]
+    fn saved_state_is_awaited_once_and_for_two_seconds() {
+        let start = Instant::now();
+        let mut state = StoreState::new(true, start);
+        assert!(state.needs_saved(&list(1, true)));
+        state.await_saved(Box::new(list(1, true)), start, start);
+        assert_eq!(state.deadline(), Some(start + SAVED_LIMIT));
+        assert!(!state.is_saved_late(start) && state.is_saved_late(start + SAVED_LIMIT));
+        assert!(state.take_waiting_list().is_some() && state.take_waiting_list().is_none());
+        assert_eq!(state.deadline(), None);
+    }
+
+    #[test]
+    fn large_list_is_compared_only_where_more_was_saved() {
+        let mut state = StoreState::new(true, Instant::now());
+        for (entries, has_key, has_own_node, expected) in [
+            (SMALL_LIST, false, false, false),
+            (SMALL_LIST, true, true, false),
+            (SMALL_LIST, true, false, true),
+            (SMALL_LIST + LEAST_DELETIONS, false, false, true),
+        ] {
+            state.saved = Some(MirrorSummary { entries, has_key });
+            let needs = state.needs_saved(&list(SMALL_LIST, has_own_node));
+            assert_eq!(needs, expected, "{entries} {has_key} {has_own_node}");
+        }
+        assert!(!StoreState::new(false, Instant::now()).needs_saved(&list(1, true)), "there is no mirror");
+    }
+}
