@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod annotation;
+pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod key;
@@ -16,8 +17,8 @@ pub mod object;
 pub mod value;
 pub mod wire;
 
+pub use error::{DecodeError, EncodeError};
 pub use key::{Key, KeyError};
 pub use kind::{Kind, UnknownKind};
 pub use object::Object;
-pub use value::{DecodeError, EncodeError};
 pub use wire::Wire;

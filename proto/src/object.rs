@@ -1,6 +1,7 @@
 //! A stored object of any type.
 
 use crate::{
+    error::{DecodeError, EncodeError},
     key::{Key, KeyError},
     kind::Kind,
     message::{
@@ -8,7 +9,7 @@ use crate::{
         ipalloc::CustomIpAllocation, namespace::Namespace, node::Node, pod::Pod, service::Service,
         vppnode::VppNode,
     },
-    value::{self, DecodeError, EncodeError},
+    value,
     wire::Wire,
 };
 

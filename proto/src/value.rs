@@ -14,61 +14,9 @@
 mod lenient;
 
 use serde_json::Value;
-use thiserror::Error;
 
-use crate::{key::Key, wire::Wire};
+use crate::{DecodeError, EncodeError, Wire};
 use lenient::Lenient;
-
-/// Why a value is not the message that it should be.
-///
-/// An error here says nothing about whether the object exists: a value that cannot be read is never a deletion.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// The value is empty. Even a message without fields is `{}`.
-    #[error("the value is empty; write a JSON object, or delete the key")]
-    Empty,
-    /// The value begins as JSON but is not valid JSON.
-    #[error("not valid JSON: {problem}")]
-    Json {
-        /// The JSON parser's message, with line and column.
-        problem: String,
-    },
-    /// A field has an invalid value.
-    #[error("field {field}: {problem}")]
-    Field {
-        /// The path to the field, as in `port[0].node_port`, spelled as in the value.
-        field: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The value is neither a JSON object nor a protobuf message of this type.
-    #[error("neither a JSON object nor a binary protobuf message: {problem}")]
-    Binary {
-        /// The protobuf parser's message.
-        problem: String,
-    },
-    /// The value names another object than its key.
-    #[error("field {field} is {found:?}, but the key is that of {key}; correct one of them")]
-    Identity {
-        /// The field that disagrees.
-        field: &'static str,
-        /// Its value.
-        found: String,
-        /// The key under which the value is stored.
-        key: Key,
-    },
-}
-
-/// A message cannot be written as JSON because a field holds a number that its enum does not have.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("field {field}: {problem}")]
-pub struct EncodeError {
-    /// The path to the field, as in `addresses[0].type`.
-    pub field: String,
-    /// What is wrong with it.
-    pub problem: String,
-}
 
 /// Decodes a value as a message. Never panics, and the returned message can always be encoded again.
 pub fn decode<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {

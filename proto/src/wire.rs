@@ -4,6 +4,7 @@ use prost::Message;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    error::DecodeError,
     key::{Key, KeyError},
     kind::Kind,
     message::{
@@ -17,7 +18,6 @@ use crate::{
         service::{Service, service::service_port::int_or_string},
         vppnode::VppNode,
     },
-    value::DecodeError,
 };
 
 /// A message that is stored under its own key.
