@@ -3,6 +3,7 @@
 pub mod addresses;
 pub mod assignment;
 pub mod backend;
+pub mod carrier;
 pub mod change;
 pub mod contiv_service;
 pub mod frontend;
@@ -17,8 +18,8 @@ pub mod trace;
 pub mod wire;
 
 pub use addresses::Addresses;
-pub use assignment::{Assignment, Carrier, DirectRoutingBlocker};
 pub use backend::{Backend, BackendState};
+pub use carrier::{Assignment, Carrier, DirectRoutingBlocker};
 pub use change::{ChangeSet, InterfaceChange, ServiceChange, Snapshot};
 pub use contiv_service::{Balance, ContivService, ServicePort, TrafficPolicy};
 pub use frontend::{Frontend, Protocol};

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::{SERVICES_PER_THREAD, multi_index::MultiIndex, string_interner::StringInterner};
+use super::{multi_index::MultiIndex, string_interner::StringInterner};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode},
     parallel::both,
 };
+
+/// With fewer services another thread costs more than it saves.
+pub(super) const SERVICES_PER_THREAD: usize = 256;
 
 /// Every object of the store, by type.
 #[derive(Debug, Clone, Default)]

@@ -2,36 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     sync::Arc,
 };
 
-use ipnetwork::IpNetwork;
-use serde::Serialize;
-
-use super::{Processor, combine::is_left_to_another_proxy};
+use super::{NodeView, Processor, combine::is_left_to_another_proxy};
 use crate::{
     ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId,
     object::{Node, ObjectKind, Service},
 };
-
-/// A node, with the data of all its records.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NodeView {
-    /// Its name.
-    pub name: NodeName,
-    /// True for the node of this process.
-    pub this_node: bool,
-    /// The ids Contiv allocated to it.
-    pub vpp_node_ids: BTreeSet<u32>,
-    /// Its addresses from the node object and from Contiv's record.
-    pub ips: BTreeSet<IpAddr>,
-    /// The ranges of its pods.
-    pub pod_cidrs: BTreeSet<IpNetwork>,
-    /// The zone it is in, as the node object says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<Arc<str>>,
-}
 
 impl Processor {
     /// The object with this identity as it is used; none if it is unknown.

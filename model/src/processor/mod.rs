@@ -13,6 +13,7 @@ mod event;
 mod interfaces;
 mod introspection;
 mod multi_index;
+mod node_view;
 mod placement;
 mod sources;
 mod string_interner;
@@ -29,7 +30,7 @@ use crate::{
     ServiceChange, ServiceId, Snapshot, assignment::assign, change::services_between,
     object::EndpointAddress, parallel::in_shares,
 };
-use cache::{Cache, DirtySet};
+use cache::{Cache, DirtySet, SERVICES_PER_THREAD};
 use claims::{Claimant, Claims};
 use combine::{ServiceRecord, combine};
 use interfaces::Interfaces;
@@ -39,11 +40,8 @@ use sources::Sources;
 
 pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
 pub use event::{Event, Resync};
-pub use introspection::NodeView;
+pub use node_view::NodeView;
 pub use string_interner::StringInterner;
-
-/// With fewer services another thread costs more than it saves.
-const SERVICES_PER_THREAD: usize = 256;
 
 /// Holds the objects of the store and derives the changes for renderers.
 #[derive(Debug, Clone)]
