@@ -15,6 +15,7 @@ mod file;
 mod folder;
 mod history;
 mod index;
+mod options;
 mod owner;
 mod pending;
 mod watcher;
@@ -25,20 +26,10 @@ use std::path::Path;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Entry, Snapshot, Store, StoreError, Transaction, WatchStream, manifest::Links};
+use crate::{Snapshot, Store, StoreError, Transaction, WatchStream};
 use owner::Command;
 
-/// Returns the state of the folder that an earlier run saved. It may block.
-pub type LoadSaved = Box<dyn FnOnce() -> Vec<Entry> + Send>;
-
-/// Options of reading a folder.
-#[derive(Default)]
-pub struct DirOptions {
-    /// Which symbolic links are followed.
-    pub links: Links,
-    /// Called once, if some manifests cannot be read when the folder is opened.
-    pub recall: Option<LoadSaved>,
-}
+pub use options::{DirOptions, LoadSaved};
 
 /// A store in a folder of manifests. A thread owns its state, and this handle sends commands to it.
 #[derive(Debug, Clone)]

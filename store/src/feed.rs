@@ -13,6 +13,7 @@ use tracing::{debug, error, warn};
 
 use crate::{
     Backoff, Batch, Entry, Position, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream,
+    page::{Page, PageSender},
     position::ListPosition,
 };
 use outage::{Outage, Report};
@@ -81,29 +82,6 @@ const CAPACITY_BYTES: usize = 16 << 20;
 
 /// How many pages of a list may wait for the feed.
 const PAGES: usize = 2;
-
-/// Where the pages of a list go.
-#[derive(Debug)]
-pub struct PageSender(mpsc::Sender<Page>);
-
-#[derive(Debug)]
-enum Page {
-    Begin,
-    Entries(Vec<Entry>),
-}
-
-impl PageSender {
-    /// A list begins; the pages of one before that has failed do not count.
-    pub async fn begin(&self) {
-        // Without a receiver the list is cancelled.
-        let _ = self.0.send(Page::Begin).await;
-    }
-
-    /// Some entries of the list.
-    pub async fn send(&self, entries: Vec<Entry>) {
-        let _ = self.0.send(Page::Entries(entries)).await;
-    }
-}
 
 /// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
 pub struct Feed {

@@ -9,6 +9,7 @@
 
 mod backoff;
 mod certificate;
+pub mod change;
 pub mod dir;
 pub mod error;
 pub mod etcd;
@@ -18,17 +19,20 @@ pub mod fuzz;
 pub mod kube;
 pub mod manifest;
 pub mod mirror;
+mod page;
 pub mod position;
 pub mod store;
 pub mod url;
 
 pub use backoff::Backoff;
+pub use change::{Batch, Change, Entry, Snapshot};
 pub use error::{Problem, StoreError};
-pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart, PageSender};
+pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
+pub use page::PageSender;
 pub use position::{Position, Written};
 pub use store::{
-    Batch, Change, Condition, Entry, Fill, LeaseId, Leases, Operation, Snapshot, Store, TRANSACTION_BYTES,
-    TRANSACTION_LIMIT, Transaction, WatchEvent, WatchStream, commit_in_chunks,
+    Condition, Fill, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
+    WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::{StoreUrl, open, open_for_node};

@@ -5,7 +5,7 @@ mod endpoint;
 use contiv_proto::message::endpointslice as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest};
+use super::{check::Check, conversion::Manifest, metadata::Metadata};
 use endpoint::Endpoint;
 
 /// The label with the service of a slice.

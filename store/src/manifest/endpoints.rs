@@ -3,7 +3,7 @@
 use contiv_proto::message::endpoints as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest, port::Port, reference::ObjectReference};
+use super::{check::Check, conversion::Manifest, metadata::Metadata, port::Port, reference::ObjectReference};
 use wire::endpoint_subset::{EndpointAddress, EndpointPort};
 
 #[derive(Debug, Default, Deserialize, Serialize)]

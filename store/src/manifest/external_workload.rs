@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use contiv_proto::message::externalworkload as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest, port::Port};
+use super::{check::Check, conversion::Manifest, metadata::Metadata, port::Port};
 use condition::Condition;
 
 /// The maximum number of addresses: one per family.

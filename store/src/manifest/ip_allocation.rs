@@ -5,7 +5,7 @@ use contiv_proto::{DecodeError, Wire, message::ipalloc as wire, value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{check::Check, metadata::Metadata, object::Manifest};
+use super::{check::Check, conversion::Manifest, metadata::Metadata};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

@@ -3,7 +3,8 @@
 use std::{fs, io, path::Path};
 
 use super::{
-    FOLDER_NODES, ParsedManifests, parse_file, parse_file_within,
+    parse::{FOLDER_NODES, parse_file, parse_file_within},
+    parsed::ParsedManifests,
     walk::{Links, SIZE_LIMIT, read_text, walk},
 };
 use crate::{Problem, StoreError};

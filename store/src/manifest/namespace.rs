@@ -3,7 +3,7 @@
 use contiv_proto::message::namespace as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest};
+use super::{check::Check, conversion::Manifest, metadata::Metadata};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

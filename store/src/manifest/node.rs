@@ -5,7 +5,7 @@ mod status;
 use contiv_proto::message::node as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, metadata::Metadata, object::Manifest};
+use super::{check::Check, conversion::Manifest, metadata::Metadata};
 use status::Status;
 
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -5,7 +5,7 @@ mod container;
 use contiv_proto::message::pod as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{annotation, check::Check, metadata::Metadata, object::Manifest};
+use super::{annotation, check::Check, conversion::Manifest, metadata::Metadata};
 use container::Container;
 
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -4,14 +4,15 @@ use contiv_proto::{Kind, Object};
 use serde_json::Value;
 
 use super::{
-    ParsedManifests,
     check::Check,
+    conversion::{Manifest, accept},
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
     kind,
     namespace::Namespace,
     node::Node,
-    object::{self, Manifest},
+    object,
+    parsed::ParsedManifests,
     pod::Pod,
     service::Service,
 };
@@ -42,7 +43,7 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
 fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
     let manifest: M = serde_json::from_str(json).ok()?;
     let mut check = Check::default();
-    let object = object::accept(manifest, kind, &mut check);
+    let object = accept(manifest, kind, &mut check);
     (!check.is_refused).then_some(object)
 }
 

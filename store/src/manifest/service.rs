@@ -2,15 +2,15 @@
 
 mod check;
 mod port;
+mod spec;
 mod status;
-
-use std::collections::BTreeMap;
 
 use contiv_proto::message::service as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{annotation, check::Check, metadata::Metadata, object::Manifest};
+use super::{annotation, check::Check, conversion::Manifest, metadata::Metadata};
 use port::Port;
+use spec::{ClientIp, SessionAffinityConfig, Spec};
 use status::Status;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -20,66 +20,6 @@ pub(super) struct Service {
     spec: Spec,
     #[serde(skip_serializing_if = "Status::is_empty")]
     status: Status,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
-    service_type: String,
-    #[serde(rename = "clusterIP", skip_serializing_if = "String::is_empty")]
-    cluster_ip: String,
-    #[serde(rename = "clusterIPs", skip_serializing_if = "Vec::is_empty")]
-    cluster_ips: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ip_families: Vec<String>,
-    #[serde(rename = "externalIPs", skip_serializing_if = "Vec::is_empty")]
-    external_ips: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ports: Vec<Port>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    selector: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    session_affinity: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_affinity_config: Option<SessionAffinityConfig>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    external_traffic_policy: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    internal_traffic_policy: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    external_name: String,
-    #[serde(rename = "loadBalancerIP", skip_serializing_if = "String::is_empty")]
-    load_balancer_ip: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    load_balancer_source_ranges: Vec<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    load_balancer_class: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    health_check_node_port: i64,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    publish_not_ready_addresses: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    traffic_distribution: String,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SessionAffinityConfig {
-    #[serde(rename = "clientIP")]
-    client_ip: ClientIp,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ClientIp {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_seconds: Option<i64>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 /// The API server's default for `sessionAffinityConfig.clientIP.timeoutSeconds`: three hours.

@@ -1,3 +1,5 @@
+use contiv_proto::{Key, Object};
+
 use super::*;
 
 mod broken;

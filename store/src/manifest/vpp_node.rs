@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{
     check::Check,
+    conversion::Manifest,
     ip_allocation::{fill_in, spec_to_message},
     metadata::Metadata,
-    object::Manifest,
 };
 
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -4,9 +4,9 @@ use contiv_proto::Object;
 use serde_json::{Map, Value};
 
 use super::{
-    endpoint_slice::EndpointSlice, endpoints::Endpoints, external_workload::ExternalWorkload,
-    ip_allocation::CustomIpAllocation, kind, namespace::Namespace, node::Node, object::Manifest, pod::Pod,
-    service::Service, vpp_node::VppNode,
+    conversion::Manifest, endpoint_slice::EndpointSlice, endpoints::Endpoints,
+    external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind, namespace::Namespace,
+    node::Node, pod::Pod, service::Service, vpp_node::VppNode,
 };
 
 /// The manifest of a stored object, as [`super::parse_file`] reads it.

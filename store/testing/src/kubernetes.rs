@@ -7,9 +7,12 @@
 mod answer;
 mod cluster;
 mod list;
+mod query;
 mod resource;
+mod response;
 mod selector;
 mod server;
+mod shared;
 mod watch;
 
 use std::{
@@ -28,7 +31,7 @@ use tokio::{runtime, sync::watch as notify};
 use super::Authority;
 use cluster::Cluster;
 use resource::Resource;
-use server::Shared;
+use shared::Shared;
 
 /// The saved content of an API server.
 #[derive(Debug)]

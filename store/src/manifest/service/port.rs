@@ -5,7 +5,7 @@ use std::fmt;
 use contiv_proto::message::service::service as wire;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{Check, is_zero};
+use super::Check;
 use wire::service_port::{IntOrString, int_or_string::Type};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -111,4 +111,9 @@ impl TargetPort {
             Type::Number => (message.int_val != 0).then(|| Self::Number(i64::from(message.int_val))),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+pub(super) fn is_zero(number: &i64) -> bool {
+    *number == 0
 }

@@ -6,10 +6,11 @@ use http::Response;
 use serde_json::Value;
 
 use super::{
-    answer::{Body, Query, json_answer, status},
     cluster::{Id, Objects},
+    query::Query,
     resource::Resource,
-    server::Shared,
+    response::{Body, json_answer, status},
+    shared::Shared,
 };
 
 pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Response<Body> {

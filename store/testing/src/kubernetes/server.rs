@@ -1,13 +1,6 @@
 //! The connections of the server.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    convert::Infallible,
-    io,
-    net::TcpListener,
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::TcpListener, sync::Arc};
 
 use hyper::{
     rt::{Read, Write},
@@ -15,7 +8,6 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -24,51 +16,8 @@ use rustls::{
 use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::{answer::answer, cluster::Cluster};
+use super::{answer::answer, shared::Shared};
 use crate::Authority;
-
-/// Shared by the server and the test.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) cluster: watch::Sender<Cluster>,
-    pub(super) faults: Mutex<Faults>,
-    pub(super) is_cut: watch::Sender<bool>,
-}
-
-/// The configured faults, and the received requests.
-#[derive(Debug)]
-pub(super) struct Faults {
-    pub(super) token: Option<String>,
-    pub(super) failures: VecDeque<u16>,
-    /// The code with which all lists fail.
-    pub(super) list_failure: Option<u16>,
-    pub(super) delay: Duration,
-    pub(super) bookmark_interval: Duration,
-    pub(super) longest_watch: Duration,
-    /// The plurals of types whose watches get no bookmarks.
-    pub(super) silent: BTreeSet<String>,
-    pub(super) requests: Vec<String>,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        let faults = Faults {
-            token: None,
-            failures: VecDeque::new(),
-            list_failure: None,
-            delay: Duration::ZERO,
-            bookmark_interval: Duration::from_secs(60),
-            longest_watch: Duration::from_secs(3600),
-            silent: BTreeSet::new(),
-            requests: Vec::new(),
-        };
-        Self {
-            cluster: watch::Sender::new(Cluster::default()),
-            faults: Mutex::new(faults),
-            is_cut: watch::Sender::new(false),
-        }
-    }
-}
 
 /// With the authority's server certificate.
 pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {

@@ -14,12 +14,13 @@ use tokio::{
 };
 
 use super::{
-    answer::{Body, Query, status, status_text, with_body},
     cluster::{Cluster, ObjectChange, with_version},
     list::with_kind,
+    query::Query,
     resource::Resource,
+    response::{Body, status, status_text, with_body},
     selector::Selector,
-    server::Shared,
+    shared::Shared,
 };
 
 /// The duration of a watch without a timeout.

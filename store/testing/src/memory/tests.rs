@@ -1,9 +1,13 @@
 use std::time::Duration;
 
-use contiv_store::{Batch, Change, Operation, WatchEvent};
+use contiv_store::{
+    Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent, WatchStream,
+};
 use futures::StreamExt;
+use tokio::time::Instant;
 
 use super::*;
+use crate::faults::Faults;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

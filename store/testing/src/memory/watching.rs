@@ -4,7 +4,7 @@ use contiv_store::{StoreError, WatchEvent, WatchStream};
 use futures::{StreamExt, stream};
 use tokio::{sync::watch, time::sleep_until};
 
-use super::{MemoryStore, unreachable};
+use super::client::{MemoryStore, unreachable};
 
 /// An open watch.
 pub(super) struct Watch {

@@ -1,0 +1,36 @@
+//! From the manifest of one kind to its stored form, and back.
+
+use contiv_proto::{Kind, Object};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{check::Check, metadata::Metadata};
+
+/// The manifest of one kind, as it is read and written. It has only fields that contiv uses.
+pub(super) trait Manifest: DeserializeOwned + Serialize {
+    /// The stored form.
+    type Message: Into<Object>;
+
+    /// The stored form of this manifest. If `check` has a problem it is not stored, so its value does not matter.
+    fn into_message(self, check: &mut Check) -> Self::Message;
+
+    /// The manifest of a stored message.
+    fn from_message(message: &Self::Message) -> Self;
+
+    /// `metadata`, with the defaults filled in.
+    fn metadata(&mut self) -> &mut Metadata;
+}
+
+/// The stored form of a manifest, with defaults. If `check` has a problem it must not be used.
+pub(super) fn accept<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check) -> Object {
+    let metadata = manifest.metadata();
+    check.name(format_args!("metadata.name"), &metadata.name);
+    if !kind.is_namespaced() {
+        // The API server ignores it too.
+        metadata.namespace.clear();
+    } else if metadata.namespace.is_empty() {
+        "default".clone_into(&mut metadata.namespace);
+    } else {
+        check.name(format_args!("metadata.namespace"), &metadata.namespace);
+    }
+    manifest.into_message(check).into()
+}

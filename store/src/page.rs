@@ -1,0 +1,28 @@
+//! The pages of a list.
+
+use tokio::sync::mpsc;
+
+use crate::Entry;
+
+/// Where the pages of a list go.
+#[derive(Debug)]
+pub struct PageSender(pub(crate) mpsc::Sender<Page>);
+
+#[derive(Debug)]
+pub(crate) enum Page {
+    Begin,
+    Entries(Vec<Entry>),
+}
+
+impl PageSender {
+    /// A list begins; the pages of one before that has failed do not count.
+    pub async fn begin(&self) {
+        // Without a receiver the list is cancelled.
+        let _ = self.0.send(Page::Begin).await;
+    }
+
+    /// Some entries of the list.
+    pub async fn send(&self, entries: Vec<Entry>) {
+        let _ = self.0.send(Page::Entries(entries)).await;
+    }
+}
