@@ -2,141 +2,18 @@
 
 mod caches;
 mod contents;
+mod error;
+mod handle;
 mod index;
 mod view;
-
-use std::{fmt, sync::Arc};
-
-use thiserror::Error;
-use tokio::sync::watch;
 
 pub use caches::Caches;
 pub(crate) use caches::QueryFn;
 pub(crate) use contents::Contents;
+pub use error::CacheError;
+pub use handle::Cache;
 pub use index::{Index, Labels};
 pub use view::View;
-
-use crate::resource::{Object, ResourceType};
-
-/// Why a cache query failed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CacheError {
-    /// Unknown index.
-    #[error("{resource_type} has no index {index:?}; give it one with with_index")]
-    NoSuchIndex {
-        /// The name of the type.
-        resource_type: String,
-        /// The name that was asked for.
-        index: String,
-    },
-    /// The controller does not watch this type.
-    #[error("the controller does not follow {resource_type}; give it a watch of that type with with_watch")]
-    NotWatched {
-        /// The name of the type.
-        resource_type: String,
-    },
-    /// Unknown query.
-    #[error("the controller has no query {query:?}; give it one with with_query")]
-    NoSuchQuery {
-        /// The name that was asked for.
-        query: String,
-    },
-    /// The reflector of the cache has stopped.
-    #[error("the cache of {resource_type} is no longer kept up to date: its reflector has stopped")]
-    Ended {
-        /// The name of the type.
-        resource_type: String,
-    },
-}
-
-/// All objects of one type, kept up to date by a [`Reflector`](crate::reflector::Reflector). Cheap to clone.
-///
-/// Each call sees the newest state. For several calls on one state use [`Cache::view`].
-pub struct Cache<T> {
-    contents: watch::Receiver<Contents<T>>,
-}
-
-impl<T> Clone for Cache<T> {
-    fn clone(&self) -> Self {
-        Self { contents: self.contents.clone() }
-    }
-}
-
-impl<T> fmt::Debug for Cache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cache").field(&self.contents.borrow().resource_type).finish()
-    }
-}
-
-impl<T> Cache<T> {
-    pub(crate) fn new(
-        resource_type: ResourceType<T>,
-        indexes: Vec<Index<T>>,
-    ) -> (watch::Sender<Contents<T>>, Self) {
-        let (sender, contents) = watch::channel(Contents::new(resource_type, indexes));
-        (sender, Self { contents })
-    }
-
-    /// The current state, for several queries. It blocks the reflector while it lives, and so cannot be kept over an `.await`.
-    pub fn view(&self) -> View<'_, T> {
-        View::of(self.contents.borrow())
-    }
-
-    /// The object with this key.
-    pub fn get(&self, key: &str) -> Option<Arc<Object<T>>> {
-        self.view().get(key)
-    }
-
-    /// All objects, by key.
-    pub fn list(&self) -> Vec<Arc<Object<T>>> {
-        self.view().list()
-    }
-
-    /// The objects with this value in an index, by key.
-    ///
-    /// # Errors
-    /// [`CacheError::NoSuchIndex`].
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        self.view().by_index(index, value)
-    }
-
-    /// True after the first list.
-    pub fn has_synced(&self) -> bool {
-        self.last_sync_revision().is_some()
-    }
-
-    /// The newest revision that was applied; none before the first list.
-    pub fn last_sync_revision(&self) -> Option<i64> {
-        self.contents.borrow().revision
-    }
-
-    /// Returns after the first list.
-    ///
-    /// # Errors
-    /// [`CacheError::Ended`].
-    pub async fn wait_until_synced(&self) -> Result<(), CacheError> {
-        self.wait_until(|revision| revision.is_some()).await
-    }
-
-    /// Returns when the cache shows a write of this revision. Only for writes of this type: others may cause no event.
-    ///
-    /// # Errors
-    /// [`CacheError::Ended`].
-    pub async fn wait_for_revision(&self, revision: i64) -> Result<(), CacheError> {
-        self.wait_until(|of| of.is_some_and(|of| of >= revision)).await
-    }
-
-    async fn wait_until(&self, is_reached: impl Fn(Option<i64>) -> bool) -> Result<(), CacheError> {
-        let mut contents = self.contents.clone();
-        let reached = contents.wait_for(|contents| is_reached(contents.revision)).await.map(drop);
-        reached.map_err(|_| CacheError::Ended { resource_type: self.resource_type() })
-    }
-
-    /// The name of the type.
-    pub(crate) fn resource_type(&self) -> String {
-        self.contents.borrow().resource_type.name().to_owned()
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ use tracing::error;
 use crate::{
     BoxError,
     controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome, Status},
-    manager::Queues,
+    progress::Queues,
     queue::TokenBucket,
     resource::{Key, Object, ResourceType},
     writer::Writer,

@@ -25,10 +25,12 @@
 pub mod cache;
 pub mod callbacks;
 pub mod controller;
+mod error;
 pub mod lease;
 pub mod liveness;
 pub mod manager;
 pub mod mapper;
+mod progress;
 pub mod queue;
 pub mod reflector;
 pub mod resource;
@@ -42,11 +44,9 @@ pub use controller::{
     Background, BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement,
     Reconciler, RunError, Setup, Status,
 };
+pub use error::BoxError;
 pub use lease::Lease;
 pub use manager::Manager;
 pub use mapper::{Mapper, Transform};
 pub use resource::{Event, Key, Object, ResourceType};
 pub use writer::{Fence, Write, WriteError, Writer};
-
-/// Any error of the code that a controller runs.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

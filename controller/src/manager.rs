@@ -23,7 +23,6 @@
 //! ```
 
 mod dependencies;
-mod progress;
 mod supervisor;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -34,15 +33,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+pub use crate::progress::{Progress, Stall};
 use crate::{
     controller::{AnyController, Controller, Placement},
     lease::Lease,
     liveness::{LivenessProbe, LivenessReporter, liveness_channel},
+    progress::Queues,
     queue::WorkQueueMetrics,
 };
 pub use dependencies::{Cycle, Dependencies};
-pub(crate) use progress::Queues;
-pub use progress::{Progress, Stall};
 use supervisor::Supervisor;
 
 /// How long work in progress may take when the manager is stopped.

@@ -23,14 +23,15 @@
 //! # }
 //! ```
 
+mod debounce;
 mod delayed;
 mod metrics;
 mod retry;
 mod state;
-mod work;
 
 use std::{
     fmt,
+    ops::Deref,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -41,23 +42,12 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub use debounce::Debounce;
 pub use metrics::WorkQueueMetrics;
 use metrics::{Instruments, WorkInProgress};
 use retry::Retries;
 pub use retry::{Retry, RetryPolicy, TokenBucket};
 use state::State;
-pub use work::Work;
-
-/// How several additions of one key within a short time are merged (debounce).
-///
-/// consul-k8s and flomesh use 1 s of quiet and 5 s at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Debounce {
-    /// The key is handed out when it was not added for this long.
-    pub quiet: Duration,
-    /// At the latest it is handed out this long after it was first added, so that a busy producer cannot delay it for ever.
-    pub longest: Duration,
-}
 
 /// A queue of keys that need work. Cheap to clone; clones are the same queue.
 ///
@@ -321,6 +311,39 @@ struct Relay<'a>(&'a Notify);
 impl Drop for Relay<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
+    }
+}
+
+/// A key that is being processed. Dropping it marks the work as done, also when the worker panics.
+#[must_use = "the work on the key is done when this is dropped"]
+pub struct Work<K: Ord + Clone + Send + 'static> {
+    key: K,
+    queue: WorkQueue<K>,
+}
+
+impl<K: Ord + Clone + Send + 'static> Work<K> {
+    fn new(key: K, queue: WorkQueue<K>) -> Self {
+        Self { key, queue }
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Deref for Work<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Ord + Clone + Send + fmt::Debug + 'static> fmt::Debug for Work<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Work").field(&self.key).finish()
+    }
+}
+
+impl<K: Ord + Clone + Send + 'static> Drop for Work<K> {
+    fn drop(&mut self) {
+        self.queue.finish(&self.key);
     }
 }
 

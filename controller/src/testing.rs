@@ -9,7 +9,7 @@ use crate::{
     BoxError,
     cache::CacheError,
     controller::{Context, Controller, Environment, Outcome, RunError},
-    manager::Queues,
+    progress::Queues,
     resource::{Key, ResourceType},
     writer::Writer,
 };

@@ -13,6 +13,7 @@
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 
 mod build;
+mod registry_state;
 mod wanted;
 
 use std::{
@@ -27,26 +28,15 @@ use contiv_proto::{
 use ipnetwork::IpNetwork;
 
 use crate::{
-    aggregator::{Aggregator, MicroService},
-    catalog::Catalog,
+    aggregator::MicroService,
     cluster_address::AddressPool,
     stored::{self, Id, Stored},
 };
+pub use registry_state::{Problem, RegistryState};
 use wanted::DesiredServices;
 
 /// The size limit of an object. etcd accepts requests of 1.5 MiB; the rest is for the key and the conditions.
 const MAX_OBJECT_BYTES: usize = 1_400_000;
-
-/// One registry, in the order of the configuration: the first one gets a name that several want.
-#[derive(Debug, Clone, Copy)]
-pub struct RegistryState<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The settings of its services.
-    pub aggregator: &'a Aggregator,
-    /// Its content; none until it has answered.
-    pub catalog: Option<&'a Catalog>,
-}
 
 /// The target of services.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,17 +56,6 @@ pub enum Change {
     Update(Object),
     /// Creates an object.
     Create(Object),
-}
-
-/// Why a service is not stored, or differs from its registry.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The registry's name.
-    pub registry: String,
-    /// The service: its stored name if it has one, else its name in the registry.
-    pub service: String,
-    /// What is wrong, and what to do.
-    pub reason: String,
 }
 
 /// The size of one registry in the store after the plan.

@@ -6,11 +6,12 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`service`], [`workload`], [`slice`](mod@slice) | the relevant parts of the objects read and written |
+//! | [`service`], [`workload`], [`slice`](mod@slice), [`family`] | the relevant parts of the objects read and written |
 //! | [`plan`](mod@plan) | pure: the fewest writes for one service, its workloads and its slices |
 //! | [`controller`](mod@controller) | the control loop |
 
 pub mod controller;
+pub mod family;
 pub mod plan;
 mod reconciler;
 pub mod service;

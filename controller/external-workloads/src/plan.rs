@@ -5,6 +5,7 @@
 //! balance.
 
 mod desired;
+mod input;
 mod names;
 mod packing;
 mod ports;
@@ -19,11 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use contiv_proto::message::endpointslice::EndpointSlice;
 
 use crate::{
-    service::Service,
-    slice::{Family, OWNER_ANNOTATION, is_owned, labels},
-    workload::Workload,
+    family::Family,
+    slice::{OWNER_ANNOTATION, is_owned, labels},
 };
 use desired::desired;
+pub use input::Input;
 use names::unused_name;
 use packing::{SlicePacking, pack};
 use ports::Ports;
@@ -37,32 +38,6 @@ pub enum SliceWrite {
     Update(EndpointSlice),
     /// Deletes the slice with this name.
     Delete(String),
-}
-
-/// The input of a plan. Everything is in the service's namespace.
-#[derive(Clone, Copy)]
-pub struct Input<'a> {
-    /// The service.
-    pub service: &'a Service,
-    /// The selected workloads.
-    pub workloads: &'a [&'a Workload],
-    /// The slices of the service managed by this controller.
-    pub slices: &'a [&'a EndpointSlice],
-    /// Names of workloads that exist but cannot be read. Their endpoints stay as they are.
-    pub unreadable: &'a BTreeSet<String>,
-    /// Whether any slice has this name already.
-    pub is_taken: &'a dyn Fn(&str) -> bool,
-}
-
-impl std::fmt::Debug for Input<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input")
-            .field("service", self.service)
-            .field("workloads", &self.workloads)
-            .field("slices", &self.slices)
-            .field("unreadable", &self.unreadable)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The writes that make the slices of a service right: creations, then updates, then deletions. No slice is written twice.

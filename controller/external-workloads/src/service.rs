@@ -11,7 +11,7 @@ use contiv_proto::{
 };
 use contiv_store::Entry;
 
-use crate::slice::Family;
+use crate::family::Family;
 
 /// Services of this namespace are left alone, as linkerd does.
 const EXEMPT_NAMESPACE: &str = "kube-system";

@@ -1,6 +1,6 @@
 //! Endpoint slices and the labels that mark ours.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use contiv_controller::{BoxError, ResourceType};
 use contiv_proto::{Key, Kind, label, message::endpointslice as wire};
@@ -23,38 +23,6 @@ pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
 pub const TERM_ANNOTATION: &str = "contiv.io/term";
 /// No slice has more endpoints.
 pub const MOST_ENDPOINTS: usize = 100;
-
-/// The family of the addresses in a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl Family {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
-
-    /// That of an address.
-    pub const fn of(ip: IpAddr) -> Self {
-        if ip.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
-    }
-
-    /// As in `addressType` and `ipFamilies`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ipv4 => "IPv4",
-            Self::Ipv6 => "IPv6",
-        }
-    }
-
-    /// That which a word names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|family| family.as_str() == word)
-    }
-}
 
 /// A stored slice.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use contiv_proto::message::endpointslice::{EndpointSlice, endpoint_slice::Endpoint};
 
 use crate::{
+    family::Family,
     plan::{Input, SliceWrite, plan},
     service::{Service, ServicePort, Target},
-    slice::Family,
     workload::{Workload, WorkloadPort},
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contiv_controller::Write;
 
-use crate::state::Action;
+use crate::action::Action;
 
 /// Writes per transaction: with the fence, less than etcd takes.
 pub(crate) const LARGEST: usize = 100;

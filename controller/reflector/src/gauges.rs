@@ -83,7 +83,7 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Action;
+    use crate::action::Action;
 
     #[test]
     fn counters_are_written_in_contivs_format() {

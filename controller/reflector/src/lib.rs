@@ -13,9 +13,11 @@
 //! [`controller`] combines this into one controller for a [`contiv_controller::Manager`]. Its managed type is the key
 //! `status/gauges`, in which Contiv keeps the counters of its reflectors.
 
+mod action;
 mod batch;
 mod gauges;
 mod kind_mirror;
+mod kinds;
 mod mirror_controller;
 mod ownership;
 mod source_and_stored;
@@ -26,16 +28,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use contiv_controller::{BuildError, Controller};
-use contiv_proto::Kind;
 use contiv_store::Store;
 
 pub use gauges::GAUGES;
+pub use kinds::KINDS;
 pub use ownership::{MANAGED_BY, is_foreign};
 pub use stats::Stats;
-
-/// The types that are reflected.
-pub const KINDS: [Kind; 6] =
-    [Kind::Namespace, Kind::Node, Kind::Pod, Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
 
 /// The controller that reflects `source`, the store of a Kubernetes API server, into the store of its manager. It counts
 /// in `stats`.

@@ -11,7 +11,7 @@ use futures::{
 };
 use tokio::sync::mpsc;
 
-use crate::{KINDS, kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::Stats};
+use crate::{kind_mirror::KindMirror, kinds::KINDS, source_and_stored::SourceAndStored, stats::Stats};
 
 /// Follows source and store for every type. While it waits for the lease it does nothing else, so that it can continue from there.
 pub(crate) struct MirrorController {

@@ -11,6 +11,7 @@ use contiv_proto::{Key, Object};
 use contiv_store::{Batch, Change, Entry, Snapshot};
 
 use crate::{
+    action::Action,
     batch::{self, PlannedWrite},
     ownership::{is_foreign, is_foreign_value},
 };
@@ -45,14 +46,6 @@ struct StoredValue {
     value: Bytes,
     mod_revision: i64,
     is_foreign: bool,
-}
-
-/// The action for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    Add,
-    Update,
-    Delete,
 }
 
 impl State {

@@ -10,7 +10,7 @@ use prometheus_client::{
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use crate::{KINDS, state::Action};
+use crate::{action::Action, kinds::KINDS};
 
 /// `type`, and the type's keyword.
 type Label = [(&'static str, &'static str); 1];

@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use contiv_store::{Batch, Change, Entry, Snapshot};
+use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    resource::Event,
+    resource::{Event, Object},
     test_support::{labels, texts},
 };
 

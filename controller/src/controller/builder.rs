@@ -14,11 +14,11 @@ use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::{
-    Background, BackgroundFn, BuildError, Context, Controller, HookFn, NotifyFn, Placement, ReconcileFn,
-    Reconciler, Setup,
-    background::ClosureBackground,
+    Background, BuildError, Context, Controller, Placement, Reconciler, Setup,
+    background::{BackgroundFn, ClosureBackground},
     custom_watch::{AnyCustomWatch, Channel},
-    erase,
+    hooks::{HookFn, NotifyFn},
+    reconciler::{ReconcileFn, erase},
     typed_watch::{AnyWatch, TypedWatch},
 };
 use indexes::{AnyIndex, distribute};
@@ -59,6 +59,13 @@ pub struct ControllerBuilder<T> {
 impl<T> std::fmt::Debug for ControllerBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ControllerBuilder").field("managed", &self.managed).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> Controller<T> {
+    /// A controller of the objects of one type.
+    pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
+        ControllerBuilder::new(managed)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tracing::warn;
 
-use super::worker::panic_text;
+use super::panic_text::panic_text;
 use crate::{
     BoxError,
     queue::{Debounce, RetryPolicy, Work, WorkQueue},

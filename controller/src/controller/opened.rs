@@ -8,11 +8,14 @@ use futures::{
     future::{select_all, try_join_all},
 };
 
-use super::{Controller, RunError, typed_watch::OpenWatch};
+use super::{
+    Controller, RunError,
+    follow::{keep_warm, prime},
+    typed_watch::OpenWatch,
+};
 use crate::{
     cache::{Cache, Caches},
     reflector::Reflector,
-    resource::Event,
 };
 
 /// The watched types of a controller with their caches, before anything is reconciled.
@@ -47,37 +50,5 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
         let Self { managed, cache, watches, .. } = self;
         let watches = watches.iter_mut().map(|watch| watch.keep_warm());
         select_all(watches.chain([keep_warm(managed, cache).boxed()])).await.0
-    }
-}
-
-/// The next events of a type, after they are visible in its cache.
-pub(super) async fn next<T: Send + Sync + 'static>(
-    reflector: &mut Reflector<T>,
-    cache: &Cache<T>,
-) -> Result<Vec<Event<T>>, RunError> {
-    let ended = || RunError::ReflectorEnded { resource_type: cache.resource_type() };
-    reflector.next().await.ok_or_else(ended)
-}
-
-/// Waits until the type was listed. The content is read from the cache.
-pub(super) async fn prime<T: Send + Sync + 'static>(
-    reflector: &mut Reflector<T>,
-    cache: &Cache<T>,
-) -> Result<(), RunError> {
-    while !cache.has_synced() {
-        next(reflector, cache).await?;
-    }
-    Ok(())
-}
-
-/// Keeps a cache up to date and returns when it can no longer be.
-pub(super) async fn keep_warm<T: Send + Sync + 'static>(
-    reflector: &mut Reflector<T>,
-    cache: &Cache<T>,
-) -> RunError {
-    loop {
-        if let Err(error) = next(reflector, cache).await {
-            return error;
-        }
     }
 }

@@ -3,12 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::FutureExt;
-use thiserror::Error;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Background, Context, Controller, Environment, Setup, map_loop::Requests, opened::OpenedCaches,
+    Background, Context, Controller, Environment, RunError, Setup, map_loop::Requests, opened::OpenedCaches,
     worker::Worker,
 };
 use crate::{
@@ -17,26 +16,6 @@ use crate::{
     reflector::Reflector,
     resource::{Event, Key},
 };
-
-/// Why a controller ended without being stopped. It is restarted.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// Its initializer failed.
-    #[error("the initializer failed: {0}")]
-    Initializer(#[source] BoxError),
-    /// Its background task failed.
-    #[error("the background task failed: {0}")]
-    Background(#[source] BoxError),
-    /// A type can no longer be watched.
-    #[error("{resource_type} can no longer be followed")]
-    ReflectorEnded {
-        /// The type.
-        resource_type: String,
-    },
-    /// A task other than the reconciler or a mapper panicked.
-    #[error("it panicked: {0}")]
-    Panicked(#[source] JoinError),
-}
 
 /// Runs a controller until it is stopped or fails. It starts with the caches that were opened before.
 pub(super) async fn run<T: Send + Sync + 'static>(

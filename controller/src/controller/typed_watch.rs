@@ -7,8 +7,8 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     RunError,
+    follow::{keep_warm, next, prime},
     map_loop::{MapLoop, Requests},
-    opened::{keep_warm, next, prime},
 };
 use crate::{
     cache::{Cache, Caches, Index},

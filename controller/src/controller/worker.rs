@@ -1,13 +1,13 @@
 //! A worker: takes a key, runs the reconciler and applies its outcome.
 
-use std::{any::Any, panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt;
 use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::{Context, Controller, Outcome};
+use super::{Context, Controller, Outcome, panic_text::panic_text, reconciler::ReconcileFn};
 use crate::{
     BoxError,
     queue::{Retry, WorkQueue},
@@ -19,7 +19,7 @@ const JITTER: f64 = 0.2;
 
 pub(super) struct Worker<T> {
     pub(super) name: String,
-    pub(super) reconciler: super::ReconcileFn<T>,
+    pub(super) reconciler: ReconcileFn<T>,
     pub(super) resync: Option<Duration>,
     pub(super) queue: WorkQueue<Key>,
     pub(super) context: Context<T>,
@@ -107,7 +107,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
 
 /// Runs the reconciler once. A panic becomes an error.
 pub(super) async fn reconcile<T>(
-    reconciler: &super::ReconcileFn<T>,
+    reconciler: &ReconcileFn<T>,
     context: Context<T>,
     key: Key,
 ) -> Result<Outcome, BoxError> {
@@ -117,9 +117,4 @@ pub(super) async fn reconcile<T>(
         .catch_unwind()
         .await
         .unwrap_or_else(|panic| Err(format!("it panicked: {}", panic_text(panic.as_ref())).into()))
-}
-
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
 }

@@ -7,6 +7,7 @@
 //! long before the store lets another process win. And because a process can be paused, every write of a
 //! [`Writer`](crate::Writer) is conditional on the key still being the one that its leader created.
 
+mod config;
 mod observed;
 mod session;
 
@@ -27,39 +28,12 @@ use crate::{
     liveness::{LivenessProbe, liveness_channel},
     writer::Fence,
 };
+pub use config::ElectionConfig;
 use observed::ObservedKey;
 use session::Session;
 
 /// How long resigning may take when the process ends.
 const RESIGN_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The identity of a candidate, the election and its times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ElectionConfig {
-    /// The key of the election. Nothing else may write it.
-    pub key: String,
-    /// The name of this process, stored in the key for users.
-    pub identity: String,
-    /// How long after the last keep-alive the store lets another process win; whole seconds.
-    pub ttl: Duration,
-    /// The interval of keep-alives.
-    pub keep_alive_every: Duration,
-    /// How long after the last answered keep-alive this process steps down by itself.
-    pub step_down_after: Duration,
-}
-
-impl ElectionConfig {
-    /// With linkerd's times: 30 s, every 2 s, 10 s.
-    pub fn new(key: &str, identity: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-            identity: identity.to_owned(),
-            ttl: Duration::from_secs(30),
-            keep_alive_every: Duration::from_secs(2),
-            step_down_after: Duration::from_secs(10),
-        }
-    }
-}
 
 /// Why an election cannot be entered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

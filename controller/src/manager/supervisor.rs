@@ -10,10 +10,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::Queues;
 use crate::{
     controller::{AnyController, Environment, RunError, Standby},
     lease::{Lease, LeaseTerm},
+    progress::Queues,
     queue::WorkQueueMetrics,
     writer::Writer,
 };

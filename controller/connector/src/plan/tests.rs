@@ -16,6 +16,8 @@ use contiv_proto::{
 use super::*;
 use crate::{
     Instance, SourceService,
+    aggregator::Aggregator,
+    catalog::Catalog,
     stored::{REGISTRY_LABEL, Stored},
 };
 

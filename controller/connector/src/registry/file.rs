@@ -7,13 +7,13 @@ mod format;
 mod pending;
 mod watcher;
 
-use std::{convert::Infallible, fs, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+use std::{convert::Infallible, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Publisher, Registry, RegistryError};
-use pending::Pending;
+use pending::{Fingerprint, Pending};
 use watcher::Watcher;
 
 /// The maximum size of the file.
@@ -24,9 +24,6 @@ const LARGEST: u64 = 64 << 20;
 pub struct FileRegistry {
     path: PathBuf,
 }
-
-/// The file's metadata; if it differs, the file may have changed.
-type Fingerprint = [i64; 5];
 
 impl FileRegistry {
     /// The file at this path, which may be created later.
@@ -96,6 +93,3 @@ impl Registry for FileRegistry {
         .boxed()
     }
 }
-
-/// The polling interval of a file without notifications: one on a network, or behind a link.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -4,7 +4,10 @@
 //! each service has its own index; catalog changes do not wake queries for the health of other services. Clients are
 //! disconnected by a restart.
 
+mod fault;
 mod http;
+mod instance;
+mod shared;
 mod state;
 
 use std::{
@@ -13,61 +16,15 @@ use std::{
     path::Path,
     sync::Arc,
     thread,
-    time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+pub use fault::Fault;
+pub use instance::ConsulInstance;
+use shared::Shared;
 use state::State;
-
-/// A fault of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Connections are closed immediately.
-    Down,
-    /// Every request is answered with 500.
-    NoLeader,
-    /// Queries for instances are answered with 500; the query for services works.
-    NoHealth,
-    /// Answers are truncated.
-    Truncated,
-    /// The header with the index is missing.
-    NoIndex,
-    /// Every answer is delayed.
-    Slow(Duration),
-}
-
-/// One instance of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConsulInstance {
-    /// Its id.
-    pub id: String,
-    /// Its own address; empty for that of its node.
-    pub address: String,
-    /// The address of its node.
-    pub node_address: String,
-    /// Its port.
-    pub port: u16,
-    /// Its tags.
-    pub tags: Vec<String>,
-    /// The status of its check: `passing`, `warning` or `critical`.
-    pub status: String,
-}
-
-impl ConsulInstance {
-    /// An instance that passes its check. Its id is address and port.
-    pub fn new(address: &str, port: u16, tags: &[&str]) -> Self {
-        Self {
-            id: format!("{address}-{port}"),
-            address: address.to_owned(),
-            node_address: "192.0.2.1".to_owned(),
-            port,
-            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-            status: "passing".to_owned(),
-        }
-    }
-}
 
 /// A running server. It ends when this is dropped.
 #[derive(Debug)]
@@ -75,15 +32,6 @@ pub struct ConsulServer {
     address: SocketAddr,
     scheme: &'static str,
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// Counts changes and wakes waiting queries.
-    changed: watch::Sender<u64>,
-    /// Counts restarts; connections of an earlier count end. None when the server has ended.
-    life: watch::Sender<Option<u64>>,
 }
 
 impl ConsulServer {

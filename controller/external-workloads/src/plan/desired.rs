@@ -11,7 +11,7 @@ use contiv_proto::message::{
 };
 
 use super::{Input, Ports};
-use crate::{service::Service, slice::Family, workload::Workload};
+use crate::{family::Family, service::Service, workload::Workload};
 
 /// The identity of an endpoint: its addresses in order, its host name, and namespace and name of its workload.
 pub(super) type Identity = (Vec<String>, String, String, String);

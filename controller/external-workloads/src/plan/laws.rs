@@ -6,8 +6,9 @@ use proptest::{collection::vec, prelude::*, sample::subsequence};
 
 use super::SliceWrite;
 use crate::{
+    family::Family,
     service::{Service, Target},
-    slice::{Family, MOST_ENDPOINTS},
+    slice::MOST_ENDPOINTS,
     test_support::{Slices, counts, port, service, target, workload, workload_port},
     workload::Workload,
 };

@@ -1,6 +1,6 @@
 //! Names of new slices: deterministic, so that a repeated write is the same write.
 
-use crate::{service::Service, slice::Family};
+use crate::{family::Family, service::Service};
 
 use super::Ports;
 

@@ -23,19 +23,6 @@ use crate::workspace;
 
 /// Modules that still contain cycles. No new ones may be added, and repaired ones are removed.
 const KNOWN: &[&str] = &[
-    "controller/src/cache.rs",
-    "controller/src/controller.rs",
-    "controller/src/lease/election.rs",
-    "controller/src/lib.rs",
-    "controller/src/queue.rs",
-    "controller/connector/src/plan.rs",
-    "controller/connector/src/registry/consul.rs",
-    "controller/connector/src/registry/file.rs",
-    "controller/connector/src/sink.rs",
-    "controller/connector/testing/src/consul.rs",
-    "controller/external-workloads/src/lib.rs",
-    "controller/external-workloads/src/plan.rs",
-    "controller/reflector/src/lib.rs",
     "renderer/src/conntrack/mod.rs",
     "renderer/src/lib.rs",
     "renderer/src/nftables/layout/mod.rs",

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Fingerprint, POLL_INTERVAL};
+/// The file's metadata; if it differs, the file may have changed.
+pub(super) type Fingerprint = [i64; 5];
+
+/// The polling interval of a file without notifications: one on a network, or behind a link.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long the file must stay unchanged before it is read, even if it was closed: a writer may open it again.
 const QUIET_PERIOD: Duration = Duration::from_millis(100);

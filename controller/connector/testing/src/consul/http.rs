@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{Fault, Shared};
+use super::{Fault, shared::Shared};
 
 /// Consul's default and maximum wait time.
 const MAX_WAIT: Duration = Duration::from_secs(300);

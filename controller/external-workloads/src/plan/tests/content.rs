@@ -1,8 +1,9 @@
 //! The content of slices.
 
 use crate::{
+    family::Family,
     service::{Service, Target},
-    slice::{Family, HEADLESS_LABEL, MANAGED_BY, MANAGED_BY_LABEL, OWNER_ANNOTATION, SERVICE_NAME_LABEL},
+    slice::{HEADLESS_LABEL, MANAGED_BY, MANAGED_BY_LABEL, OWNER_ANNOTATION, SERVICE_NAME_LABEL},
     test_support::{Slices, map, port, service, target, workload, workload_port},
 };
 

@@ -1,7 +1,7 @@
 //! Defects of linkerd's controller that are fixed here, and situations that cannot occur with an API server.
 
 use crate::{
-    slice::Family,
+    family::Family,
     test_support::{Slices, service, target, workload, workloads},
 };
 

@@ -1,9 +1,9 @@
 //! The distribution of endpoints over slices, and the number of writes.
 
 use crate::{
+    family::Family,
     plan::SliceWrite,
     service::Target,
-    slice::Family,
     test_support::{Slices, port, service, target, workload, workload_port, workloads},
 };
 

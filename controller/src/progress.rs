@@ -43,7 +43,7 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    pub(super) fn new(tasks: Vec<(String, LivenessProbe)>, queues: Queues) -> Self {
+    pub(crate) fn new(tasks: Vec<(String, LivenessProbe)>, queues: Queues) -> Self {
         Self { tasks, queues }
     }
 

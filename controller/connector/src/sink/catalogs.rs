@@ -1,0 +1,83 @@
+//! What the registries said last.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::catalog::{Catalog, SourceService};
+
+/// The last content of every registry. Cheap to clone; clones share it.
+///
+/// Each change requests a sync. Several requests are merged, and none is lost: the request is a single slot.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    catalogs: watch::Sender<BTreeMap<String, Catalog>>,
+    trigger: mpsc::Sender<()>,
+}
+
+impl Sink {
+    /// An empty sink, and its requests for a sync.
+    pub fn new() -> (Self, mpsc::Receiver<()>) {
+        let (trigger, requests) = mpsc::channel(1);
+        (Self { catalogs: watch::Sender::default(), trigger }, requests)
+    }
+
+    /// Sets the complete content of a registry (flomesh's `SetServices`). Services missing in it will be deleted.
+    pub fn set_services(&self, registry: &str, catalog: Catalog) {
+        self.modify(|catalogs| match catalogs.get_mut(registry) {
+            Some(before) if *before == catalog => false,
+            Some(before) => {
+                *before = catalog;
+                true
+            }
+            None => {
+                catalogs.insert(registry.to_owned(), catalog);
+                true
+            }
+        });
+    }
+
+    /// Sets the instances of one service of a registry. Ignored if the registry no longer lists it.
+    pub fn set_service(&self, registry: &str, name: &str, service: SourceService) {
+        self.modify(|catalogs| {
+            let listed = catalogs.get_mut(registry).and_then(|catalog| catalog.get_mut(name));
+            let Some(before) = listed.filter(|before| before.as_deref() != Some(&service)) else {
+                return false;
+            };
+            *before = Some(Arc::new(service));
+            true
+        });
+    }
+
+    /// Forgets all content, because it is too old.
+    pub fn forget(&self) {
+        self.catalogs.send_replace(BTreeMap::new());
+        self.request_sync();
+    }
+
+    /// Requests a sync.
+    pub fn request_sync(&self) {
+        // If it is full, a request is pending already.
+        let _ = self.trigger.try_send(());
+    }
+
+    /// Gives services without a value their previous one.
+    pub(crate) fn keep_known(&self, registry: &str, catalog: &mut Catalog) {
+        let catalogs = self.catalogs.borrow();
+        let Some(before) = catalogs.get(registry) else { return };
+        for (name, service) in catalog.iter_mut().filter(|(_, service)| service.is_none()) {
+            *service = before.get(name).cloned().flatten();
+        }
+    }
+
+    /// Reads the content, which cannot change meanwhile.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, Catalog>) -> T) -> T {
+        look(&self.catalogs.borrow())
+    }
+
+    fn modify(&self, modify: impl FnOnce(&mut BTreeMap<String, Catalog>) -> bool) {
+        if self.catalogs.send_if_modified(modify) {
+            self.request_sync();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the server and who runs the test share.
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::state::State;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// Counts changes and wakes waiting queries.
+    pub(super) changed: watch::Sender<u64>,
+    /// Counts restarts; connections of an earlier count end. None when the server has ended.
+    pub(super) life: watch::Sender<Option<u64>>,
+}

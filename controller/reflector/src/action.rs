@@ -1,0 +1,9 @@
+//! What is done to a key.
+
+/// The action for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Add,
+    Update,
+    Delete,
+}

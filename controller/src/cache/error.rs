@@ -1,0 +1,34 @@
+//! Why a cache does not answer.
+
+use thiserror::Error;
+
+/// Why a cache query failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CacheError {
+    /// Unknown index.
+    #[error("{resource_type} has no index {index:?}; give it one with with_index")]
+    NoSuchIndex {
+        /// The name of the type.
+        resource_type: String,
+        /// The name that was asked for.
+        index: String,
+    },
+    /// The controller does not watch this type.
+    #[error("the controller does not follow {resource_type}; give it a watch of that type with with_watch")]
+    NotWatched {
+        /// The name of the type.
+        resource_type: String,
+    },
+    /// Unknown query.
+    #[error("the controller has no query {query:?}; give it one with with_query")]
+    NoSuchQuery {
+        /// The name that was asked for.
+        query: String,
+    },
+    /// The reflector of the cache has stopped.
+    #[error("the cache of {resource_type} is no longer kept up to date: its reflector has stopped")]
+    Ended {
+        /// The name of the type.
+        resource_type: String,
+    },
+}

@@ -1,0 +1,50 @@
+//! What makes up a controller.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{
+    Placement, Setup, Status,
+    background::BackgroundFn,
+    custom_watch::AnyCustomWatch,
+    hooks::{HookFn, NotifyFn},
+    reconciler::ReconcileFn,
+    typed_watch::AnyWatch,
+};
+use crate::{
+    cache::{Cache, Index, QueryFn},
+    queue::{Debounce, RetryPolicy},
+    resource::ResourceType,
+};
+
+/// A controller: one managed type, the types it depends on, and a reconciler. Made by [`Controller::for_type`], run by a
+/// [`Manager`](crate::manager::Manager).
+pub struct Controller<T> {
+    pub(super) name: String,
+    pub(super) managed: ResourceType<T>,
+    pub(super) indexes: Vec<Index<T>>,
+    pub(super) watches: Vec<Box<dyn AnyWatch>>,
+    pub(super) custom_watches: Vec<Box<dyn AnyCustomWatch>>,
+    pub(super) queries: Arc<BTreeMap<String, QueryFn>>,
+    pub(super) reconciler: ReconcileFn<T>,
+    pub(super) retry: RetryPolicy,
+    pub(super) debounce: Option<Debounce>,
+    pub(super) placement: Placement,
+    pub(super) initializer: Option<HookFn<Setup>>,
+    pub(super) background: Option<BackgroundFn<T>>,
+    pub(super) on_start: Option<NotifyFn>,
+    pub(super) on_stop: Option<NotifyFn>,
+    pub(super) concurrency: usize,
+    pub(super) resync: Option<Duration>,
+    pub(super) is_warm_standby: bool,
+    /// The cache of the current run.
+    pub(super) cache: watch::Sender<Option<Cache<T>>>,
+}
+
+impl<T: Send + Sync + 'static> Controller<T> {
+    /// The status of the controller, which can also be read after it was given to a manager.
+    pub fn status(&self) -> Status<T> {
+        Status::of(&self.cache)
+    }
+}

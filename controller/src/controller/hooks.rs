@@ -1,0 +1,11 @@
+//! What is called when a controller begins and ends.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::BoxError;
+
+/// A hook that is awaited before or beside the reconcilers.
+pub(super) type HookFn<A> = Arc<dyn Fn(A) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+pub(super) type NotifyFn = Arc<dyn Fn() + Send + Sync>;

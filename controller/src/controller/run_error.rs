@@ -1,0 +1,26 @@
+//! Why a controller stopped by itself.
+
+use thiserror::Error;
+use tokio::task::JoinError;
+
+use crate::BoxError;
+
+/// Why a controller ended without being stopped. It is restarted.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Its initializer failed.
+    #[error("the initializer failed: {0}")]
+    Initializer(#[source] BoxError),
+    /// Its background task failed.
+    #[error("the background task failed: {0}")]
+    Background(#[source] BoxError),
+    /// A type can no longer be watched.
+    #[error("{resource_type} can no longer be followed")]
+    ReflectorEnded {
+        /// The type.
+        resource_type: String,
+    },
+    /// A task other than the reconciler or a mapper panicked.
+    #[error("it panicked: {0}")]
+    Panicked(#[source] JoinError),
+}
