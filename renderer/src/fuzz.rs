@@ -2,7 +2,7 @@
 
 use contiv_model::Snapshot;
 
-use crate::{conntrack, dry_run, nftables, route};
+use crate::{dry_run, nftables, nftables::conntrack, route};
 
 /// The first byte of `input` chooses the subsystem of the rest: nf_tables, conntrack or routes.
 ///

@@ -1,22 +1,13 @@
 //! What the nftables renderer asks of the machine it runs on: the kernel itself, or a model of one.
 //!
-//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this. [`Linux`] is the
+//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this. [`Linux`](crate::linux::Linux) is the
 //! kernel of this process's network namespace. A simulation puts a model here, and runs the renderer without threads, waiting
 //! or real time.
 
 use std::{
-    fmt, fs,
-    io::{self, ErrorKind, Write},
-    path::Path,
-    sync::Arc,
-    thread,
+    fmt, io, thread,
     time::{Duration, Instant},
 };
-
-use netlink_sys::protocols::NETLINK_NETFILTER;
-
-pub use crate::netlink::ListenerEvent;
-use crate::netlink::{LinuxSocket, Listener};
 
 /// The side of a kernel that the nftables renderer sees.
 pub trait Kernel: fmt::Debug + Send + Sync {
@@ -100,6 +91,21 @@ pub trait Notifications: fmt::Debug + Send {
     fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent>;
 }
 
+/// The result of waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenerEvent {
+    /// Notifications of other processes.
+    Notifications(Vec<u8>),
+    /// Notifications were lost: anything may have changed.
+    Overflow,
+    /// Another process changed something while the writer had left the group.
+    Missed,
+    /// Nothing arrived within the timeout.
+    Silence,
+    /// The writer is gone.
+    End,
+}
+
 /// The renderer's hold on its [`Notifications`]; these end with it.
 pub trait Membership: fmt::Debug + Send {
     /// Leaves the groups for a while.
@@ -125,49 +131,4 @@ pub trait BackgroundTask: Send {
 
     /// Does what has been asked for so far, without waiting for more. False when nobody can ask for anything any more.
     fn step(&mut self) -> bool;
-}
-
-/// The kernel of the network namespace in which it is asked.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Linux;
-
-impl Linux {
-    /// The kernel, to be shared.
-    pub fn shared() -> Arc<dyn Kernel> {
-        Arc::new(Self)
-    }
-}
-
-const SETTINGS: &str = "/proc/sys";
-
-impl Kernel for Linux {
-    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
-        Ok(Box::new(LinuxSocket::open()?))
-    }
-
-    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
-        let (listener, membership) = Listener::join(NETLINK_NETFILTER, groups, own)?;
-        Ok((Box::new(listener), Box::new(membership)))
-    }
-
-    fn setting(&self, path: &str) -> io::Result<String> {
-        Ok(fs::read_to_string(Path::new(SETTINGS).join(path))?.trim_end().to_owned())
-    }
-
-    fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {
-        fs::OpenOptions::new().write(true).open(Path::new(SETTINGS).join(path))?.write_all(value.as_bytes())
-    }
-
-    fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
-        let entries = fs::read_dir(Path::new(SETTINGS).join(folder))?;
-        let name = |entry: io::Result<fs::DirEntry>| {
-            let name = entry?.file_name().into_string();
-            name.map_err(|_| io::Error::new(ErrorKind::InvalidData, "the name of a setting is not text"))
-        };
-        entries.map(name).collect()
-    }
-
-    fn spawn(&self, name: &str, task: Box<dyn BackgroundTask>) -> io::Result<()> {
-        thread::Builder::new().name(name.to_owned()).spawn(move || task.run()).map(drop)
-    }
 }

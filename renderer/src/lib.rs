@@ -3,12 +3,12 @@
 //! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier does
 //! I/O.
 
-mod conntrack;
 pub mod dry_run;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod kernel;
+pub mod linux;
 pub mod local_addresses;
 mod netlink;
 pub mod nftables;

@@ -8,8 +8,8 @@ use nix::{
     sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
 };
 
-use super::{Listener, ListenerEvent, Membership as Groups};
-use crate::kernel::{Membership, NetfilterSocket, Notifications};
+use super::{Listener, Membership as Groups};
+use crate::kernel::{ListenerEvent, Membership, NetfilterSocket, Notifications};
 
 /// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel
 /// grants less, and batches are kept smaller.

@@ -22,6 +22,8 @@ use nix::{
 };
 use socket2::{SockFilter, SockRef};
 
+use crate::kernel::ListenerEvent;
+
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// The kernel packs notifications into pieces of at most a page, or of one message.
@@ -41,21 +43,6 @@ pub(crate) struct Membership {
     socket: Arc<netlink_sys::Socket>,
     groups: Vec<u32>,
     listener: UnixStream,
-}
-
-/// The result of waiting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListenerEvent {
-    /// Notifications of other processes.
-    Notifications(Vec<u8>),
-    /// Notifications were lost: anything may have changed.
-    Overflow,
-    /// Another process changed something while the writer had left the group.
-    Missed,
-    /// Nothing arrived within the timeout.
-    Silence,
-    /// The writer is gone.
-    End,
 }
 
 impl Listener {

@@ -1,13 +1,14 @@
 //! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Independent of the content of messages.
 
 mod attributes;
+mod error;
 mod linux;
 mod listener;
 pub(crate) mod message;
 mod socket;
 
 pub(crate) use attributes::{Attributes, Writer};
+pub(crate) use error::{NetlinkError, Refusal};
 pub(crate) use linux::LinuxSocket;
-pub use listener::ListenerEvent;
 pub(crate) use listener::{Listener, Membership};
-pub(crate) use socket::{NetlinkError, Refusal, Socket};
+pub(crate) use socket::Socket;

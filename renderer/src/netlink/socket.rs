@@ -2,53 +2,9 @@
 
 use std::{io, sync::Arc};
 
-use thiserror::Error;
-
+use super::NetlinkError;
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages};
 use crate::kernel::{Kernel, Membership, NetfilterSocket};
-
-/// Why a request failed.
-#[derive(Debug, Error)]
-pub(crate) enum NetlinkError {
-    /// The kernel refused one message, and with it the whole batch.
-    #[error("{subject}: {source}")]
-    Refused {
-        /// The content of the message, in words.
-        subject: String,
-        source: io::Error,
-        /// Every message that was refused.
-        refusals: Vec<Refusal>,
-    },
-    /// The socket failed.
-    #[error("{action}: {source}")]
-    Socket { action: &'static str, source: io::Error },
-    /// The kernel lacks modules.
-    #[error("the kernel has no {}", .0.join(", "))]
-    MissingModules(Vec<&'static str>),
-}
-
-/// A message that the kernel refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// The whole message.
-    pub(crate) message: Vec<u8>,
-    /// The offset of the attribute that caused the error, if the kernel reports it.
-    pub(crate) offset: Option<usize>,
-    /// The system's error number.
-    pub(crate) errno: i32,
-    /// The kernel's text, or that of the error number.
-    pub(crate) reason: String,
-}
-
-impl NetlinkError {
-    /// The system's error number.
-    pub(crate) fn errno(&self) -> Option<i32> {
-        match self {
-            Self::Refused { source, .. } | Self::Socket { source, .. } => source.raw_os_error(),
-            Self::MissingModules(_) => None,
-        }
-    }
-}
 
 /// A netfilter netlink socket of whatever kernel there is.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! long as listing the store.
 
 use super::{
-    COMPARE_LIMIT,
+    capacity::COMPARE_LIMIT,
     netlink::{NetlinkError, Socket},
     read::{self, Elements},
 };

@@ -7,13 +7,15 @@
 
 use std::collections::BTreeMap;
 
+pub(crate) use super::layout::Sizes;
 use super::layout::{Form, Set};
 
 /// The number of elements of each set.
 pub(crate) type Counts = BTreeMap<Set, usize>;
 
-/// The declared size of sets; all others are unbounded.
-pub(crate) type Sizes = BTreeMap<Set, u32>;
+/// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large set
+/// takes time quadratic in its size.
+pub const COMPARE_LIMIT: usize = 150_000;
 
 /// Smaller sets are not worth a bound: resizing them is cheap.
 const MIN_BOUNDED_SIZE: usize = 1024;

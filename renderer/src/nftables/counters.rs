@@ -14,7 +14,7 @@ use super::{
     },
     read,
 };
-use crate::kernel::Linux;
+use crate::linux::Linux;
 
 /// New connections by frontend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

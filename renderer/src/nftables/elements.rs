@@ -16,6 +16,17 @@ use super::{
     slots,
 };
 
+/// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
+/// as two elements, which cannot be compared one by one.
+pub(crate) const INTERVALS: [SetKind; 6] = [
+    SetKind::Pods,
+    SetKind::PodInterfaces,
+    SetKind::KeepSource,
+    SetKind::KeepSourceInterfaces,
+    SetKind::Loopback,
+    SetKind::ServiceCidrs,
+];
+
 /// The elements of one frontend, sorted. `before` are its current elements, so that slots stay in place.
 pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[Element]) -> Vec<Element> {
     let mut elements = Vec::new();

@@ -120,7 +120,7 @@ mod tests {
     use contiv_model::{Backend, Protocol, Snapshot};
 
     use super::*;
-    use crate::kernel::Linux;
+    use crate::linux::Linux;
 
     fn service(node_port: Option<u16>, backend: &str) -> BTreeMap<ServiceId, Arc<ContivService>> {
         let backends = vec![Backend::new(backend.parse().unwrap())];

@@ -1,12 +1,13 @@
 //! Undoes foreign changes that were reported by notifications. The programmed state is remembered, so nothing is planned again,
 //! and only what was touched is read.
 
-use std::{collections::BTreeMap, sync::mpsc::Receiver};
+use std::collections::BTreeMap;
 
 use super::{
-    COMPARE_LIMIT, Nftables, apply,
-    capacity::Sizes,
-    netlink::{Batch, NetlinkError},
+    apply,
+    capacity::{COMPARE_LIMIT, Sizes},
+    netlink::{Batch, NetlinkError, Socket},
+    ownership::Ownership,
     read::{self, ExistingTable},
     table::Table,
     transaction::{Group, Transaction},
@@ -16,7 +17,7 @@ use crate::Report;
 
 /// What has to be repaired.
 #[derive(Debug, PartialEq, Eq)]
-enum Repair {
+pub(super) enum Repair {
     Elements(Transaction),
     /// All rules too; they are few.
     Rules(Transaction),
@@ -24,53 +25,49 @@ enum Repair {
     Table,
 }
 
-impl Nftables {
-    /// Repairs the reported changes. None if there may be more: then everything must be compared.
-    pub(super) fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
-        // Taken out, so that it is gone if anything fails.
-        let Some(mut table) = self.table.take() else { return Ok(None) };
-        let foreign_changes = self.foreign_changes.iter().flat_map(Receiver::try_iter).collect();
-        let Some(repair) = repair(&table, foreign_changes) else { return Ok(None) };
-        let is_written_anew = !matches!(repair, Repair::Elements(_));
-        let ownership = self.ownership;
-        let socket = self.socket()?;
-        let mut batch = Batch::new();
-        let mut existing = ExistingTable::default();
-        let transaction = match repair {
-            Repair::Elements(elements) => elements,
-            Repair::Rules(elements) => {
-                existing = read::existing(socket)?;
-                if !existing.usable {
-                    return Ok(None);
-                }
-                if let Some(found) = read::found(socket)? {
-                    apply::set_flags(socket, &found, ownership.flags(Some(&found)))?;
-                }
-                apply::write_repair(&mut batch, &existing, &Sizes::new());
-                elements
+/// Makes a repair. None if there may be more to repair than is known.
+pub(super) fn execute(
+    socket: &mut Socket,
+    table: &mut Table,
+    repair: Repair,
+    ownership: Ownership,
+) -> Result<Option<Report>, NetlinkError> {
+    let is_written_anew = !matches!(repair, Repair::Elements(_));
+    let mut batch = Batch::new();
+    let mut existing = ExistingTable::default();
+    let transaction = match repair {
+        Repair::Elements(elements) => elements,
+        Repair::Rules(elements) => {
+            existing = read::existing(socket)?;
+            if !existing.usable {
+                return Ok(None);
             }
-            Repair::Table => {
-                if read::found(socket)?.is_some() {
-                    return Ok(None);
-                }
-                let sizes = table.sizes(socket.batch_limit());
-                apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
-                table.whole()
+            if let Some(found) = read::found(socket)? {
+                apply::set_flags(socket, &found, ownership.flags(Some(&found)))?;
             }
-        };
-        let mut report = apply::commit(socket, batch, transaction)?;
-        apply::remove_leftovers(socket, &existing, &table, &mut report);
-        if is_written_anew {
-            // Unused chains may exist, but without rules.
-            table.forget_unused_chains();
+            apply::write_repair(&mut batch, &existing, &Sizes::new());
+            elements
         }
-        self.table = Some(table);
-        Ok(Some(report))
+        Repair::Table => {
+            if read::found(socket)?.is_some() {
+                return Ok(None);
+            }
+            let sizes = table.sizes(socket.batch_limit());
+            apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
+            table.whole()
+        }
+    };
+    let mut report = apply::commit(socket, batch, transaction)?;
+    apply::remove_leftovers(socket, &existing, table, &mut report);
+    if is_written_anew {
+        // Unused chains may exist, but without rules.
+        table.forget_unused_chains();
     }
+    Ok(Some(report))
 }
 
 /// The repair of these changes. None if there may be more of them. Pure.
-fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Repair> {
+pub(super) fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) -> Option<Repair> {
     // The queue may have overflowed.
     if foreign_changes.len() >= MAX_PENDING_CHANGES {
         return None;

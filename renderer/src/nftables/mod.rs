@@ -8,20 +8,24 @@ mod ahead;
 mod apply;
 mod capacity;
 mod carriers;
+pub(crate) mod conntrack;
 pub mod counters;
 mod desired_elements;
 mod element;
 mod elements;
 mod encode;
 mod evaluate;
+mod explain;
 mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod heal;
+mod hook_name;
 mod inspect;
 mod layout;
 mod loopback;
 mod modules;
+mod needed_chains;
 mod netlink;
 pub mod offline;
 mod ownership;
@@ -42,6 +46,8 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
     ahead::PrefetchedElements,
+    conntrack::{StaleFlowReaper, programmed},
+    explain::explain,
     forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
@@ -50,25 +56,18 @@ use self::{
     table::Table,
     watch::{ForeignTableChange, TableWatch},
 };
+pub use self::{
+    capacity::COMPARE_LIMIT,
+    evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
+    inspect::{InspectError, Inspector, OtherChain},
+    verify::TableVerifier,
+};
 pub(crate) use self::{
     element::{Element, FrontendKey, Value},
     layout::Family,
     plan::plan,
 };
-pub use self::{
-    evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
-    inspect::{InspectError, Inspector, OtherChain},
-    verify::TableVerifier,
-};
-use crate::{
-    Description, RenderError, Renderer, Report, Verifier, Watch,
-    conntrack::{StaleFlowReaper, programmed},
-    kernel::{Kernel, Linux},
-};
-
-/// A resync with more elements than this replaces them all instead of comparing them with the kernel's: dumping a large set
-/// takes time quadratic in its size.
-pub const COMPARE_LIMIT: usize = 150_000;
+use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux};
 
 /// The number of unused chains that are kept until the next resync. A new chain costs several validations of the whole table,
 /// while an element that jumps to an existing chain costs one; and most services that lose a backend get another.
@@ -248,6 +247,20 @@ impl Nftables {
         Ok(report)
     }
 
+    /// Repairs the reported changes. None if there may be more: then everything must be compared.
+    fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
+        // Taken out, so that it is gone if anything fails.
+        let Some(mut table) = self.table.take() else { return Ok(None) };
+        let foreign_changes = self.foreign_changes.iter().flat_map(Receiver::try_iter).collect();
+        let Some(repair) = heal::repair(&table, foreign_changes) else { return Ok(None) };
+        let ownership = self.ownership;
+        let report = heal::execute(self.socket()?, &mut table, repair, ownership)?;
+        if report.is_some() {
+            self.table = Some(table);
+        }
+        Ok(report)
+    }
+
     fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
         self.table = None;
         let socket = self.socket()?;
@@ -400,14 +413,4 @@ pub(crate) fn ruleset(snapshot: &Snapshot) -> String {
 pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
     let elements = Table::resync(snapshot, Elements::default()).0.elements();
     elements.iter().map(|element: &Element| (element.set.name(), element.to_string())).collect()
-}
-
-/// Turns the kernel's error into one with advice.
-fn explain(action: &str, error: &NetlinkError) -> RenderError {
-    const EPERM: i32 = 1;
-    let hint = if error.errno() == Some(EPERM) { "; run as root or with CAP_NET_ADMIN" } else { "" };
-    match error {
-        NetlinkError::MissingModules(modules) => RenderError::MissingModules { modules: modules.clone() },
-        _ => RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") },
-    }
 }

@@ -10,12 +10,12 @@ use ipnetwork::IpNetwork;
 use super::{
     capacity::Sizes,
     element::{Element, Endpoint, FrontendKey, Key, Value},
+    elements::INTERVALS,
     layout::{Declaration, DemandChain, Family, Form, Hook, PROTOCOLS, Set, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
     },
-    table::INTERVALS,
 };
 
 /// The kernel's table, without its rules.

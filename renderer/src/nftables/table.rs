@@ -13,8 +13,10 @@ use super::{
     capacity::{self, Counts, Sizes},
     desired_elements::{DesiredElements, shared_elements},
     element::{Element, FrontendKey, Key, Value},
-    elements, encode,
+    elements::{self, INTERVALS},
+    encode,
     layout::{DemandChain, Family, Set, SetKind},
+    needed_chains::needed_chains,
     plan::{self, FrontendPlan, plan},
     programmed_elements::ProgrammedElements,
     read::Elements,
@@ -303,17 +305,6 @@ fn in_one_order(
     })
 }
 
-/// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
-/// as two elements, which cannot be compared one by one.
-pub(crate) const INTERVALS: [SetKind; 6] = [
-    SetKind::Pods,
-    SetKind::PodInterfaces,
-    SetKind::KeepSource,
-    SetKind::KeepSourceInterfaces,
-    SetKind::Loopback,
-    SetKind::ServiceCidrs,
-];
-
 fn rewrite_intervals(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transaction) {
     for kind in INTERVALS {
         let after = elements::of_intervals(kind, new);
@@ -363,7 +354,7 @@ fn count_uses(
     change: isize,
     mut tell: impl FnMut(DemandChain),
 ) {
-    for chain in DemandChain::needed_by(element) {
+    for chain in needed_chains(element) {
         match chains.entry(chain) {
             Entry::Vacant(free) => {
                 free.insert(0_usize.saturating_add_signed(change));

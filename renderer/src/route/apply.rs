@@ -10,10 +10,8 @@ use rtnetlink::packet_route::{
 };
 
 use super::{
-    direct,
     kernel_route::{self, FoundRoute, KernelRoute, family},
     kernel_rule,
-    nexthop::{Nexthop, NexthopMessage},
     options::RouteOptions,
     plan::Destination,
     socket::{Change, RouteSocket},
@@ -155,26 +153,6 @@ pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec
     reach.into_iter().chain(direct).collect()
 }
 
-/// Removes everything of ours, in all tables.
-pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkError> {
-    let mut report = Report::default();
-    // Rules first, so that no connection sees half of the routes.
-    let mut rules = Vec::new();
-    for ipv4 in FAMILIES {
-        rules.extend(our_rules(socket, ipv4)?.into_iter().map(RouteNetlinkMessage::DelRule));
-    }
-    change_rules(socket, rules, &mut report)?;
-    let found = found(socket)?;
-    remove(socket, found.iter(), &mut report)?;
-    let ours = socket.dump_nexthops()?.into_iter().filter(|found| found.is_ours);
-    // Groups first: the kernel removes a group with its last member.
-    let is_group = |found: &NexthopMessage| matches!(found.nexthop, Some(Nexthop::Group { .. }));
-    let (groups, hops): (Vec<_>, Vec<_>) = ours.partition(is_group);
-    let ids = groups.into_iter().chain(hops).map(|found| found.id).collect();
-    direct::delete_nexthops(socket, ids, &mut report)?;
-    Ok(report)
-}
-
 /// Removes our routes in one table.
 pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report, NetlinkError> {
     let mut report = Report::default();
@@ -183,7 +161,7 @@ pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report
     Ok(report)
 }
 
-fn remove<'a>(
+pub(super) fn remove<'a>(
     socket: &mut RouteSocket,
     found: impl Iterator<Item = &'a FoundRoute>,
     report: &mut Report,
@@ -237,7 +215,7 @@ pub(super) fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<Rule
     Ok(rules.filter(|rule| rule.header.family == family(ipv4) && kernel_rule::is_ours(rule)).collect())
 }
 
-fn change_rules(
+pub(super) fn change_rules(
     socket: &mut RouteSocket,
     changes: Vec<RouteNetlinkMessage>,
     report: &mut Report,
@@ -289,7 +267,7 @@ pub(super) fn explain(action: &str, error: &NetlinkError) -> RenderError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::{NextHop, plan::Purpose};
+    use crate::route::{kernel_route::NextHop, plan::Purpose};
 
     #[test]
     fn refusal_is_a_failure_only_without_a_later_notification() {

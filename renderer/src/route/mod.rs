@@ -14,10 +14,12 @@ mod direct;
 pub(crate) mod fuzz;
 mod kernel_route;
 mod kernel_rule;
+mod links;
 mod message;
 mod nexthop;
 mod options;
 mod plan;
+mod remove_all;
 mod socket;
 mod state;
 mod verify;
@@ -29,16 +31,16 @@ use tokio::sync::watch::Sender;
 
 use self::{
     desired::Desired,
-    kernel_route::{FoundRoute, KernelRoute, NextHop},
-    plan::{Destination, Purpose},
+    kernel_route::FoundRoute,
+    links::Links,
+    remove_all::remove_all,
     socket::RouteSocket,
     state::State,
     watch::{Announcer, Interest, RouteWatch},
 };
 pub use self::{
-    direct::DirectOptions,
     nexthop::Grouping,
-    options::{AddressKind, AddressKinds, RouteOptions, UnknownAddressKind},
+    options::{AddressKind, AddressKinds, DirectOptions, RouteOptions, UnknownAddressKind},
     socket::Exchange,
     verify::RouteVerifier,
 };
@@ -53,47 +55,6 @@ pub struct Routes {
     state: Option<State>,
     /// Tells the watch what to look for.
     watch: Option<Sender<Interest>>,
-}
-
-/// The interface and the source address of this node's own connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Links {
-    v4: Option<NextHop>,
-    v6: Option<NextHop>,
-}
-
-impl Links {
-    /// The current ones; none if no connection leaves through them.
-    fn find(
-        socket: &mut RouteSocket,
-        options: &RouteOptions,
-        desired: &Desired,
-    ) -> Result<Self, NetlinkError> {
-        if !options.reach_from_node {
-            return Ok(Self::default());
-        }
-        let interfaces = apply::interfaces(socket)?;
-        let link = |ipv4| {
-            let source = desired.source(ipv4)?;
-            interfaces.get(&source).map(|interface| NextHop::Link { interface: *interface, source })
-        };
-        Ok(Self { v4: link(true), v6: link(false) })
-    }
-
-    /// The route to a destination; none while this node has no source address for it.
-    fn route(self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
-        let Destination { purpose, address } = destination;
-        Some(match purpose {
-            Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, way: NextHop::Blackhole }
-            }
-            Purpose::Reach => KernelRoute {
-                table: options.node_table,
-                address,
-                way: if address.is_ipv4() { self.v4 } else { self.v6 }?,
-            },
-        })
-    }
 }
 
 impl Routes {
@@ -253,7 +214,7 @@ impl Renderer for Routes {
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
         self.state = None;
-        let result = self.socket().and_then(apply::remove_all);
+        let result = self.socket().and_then(remove_all);
         result.map_err(|error| apply::explain("remove the routes", &error))
     }
 }

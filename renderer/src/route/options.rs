@@ -4,7 +4,16 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-use super::{DirectOptions, Grouping};
+use super::nexthop::Grouping;
+
+/// The options of direct mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectOptions {
+    /// The routing table with the routes to backends. A rule before the main table points to it.
+    pub table: u32,
+    /// How flows are distributed to backends.
+    pub grouping: Grouping,
+}
 
 /// A kind of service addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,7 +17,10 @@ use rtnetlink::{
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use super::{
-    Links, NextHop, apply, kernel_route, kernel_rule,
+    apply,
+    kernel_route::{self, NextHop},
+    kernel_rule,
+    links::Links,
     message::Message,
     nexthop::Action,
     options::RouteOptions,
@@ -25,7 +28,8 @@ use super::{
 };
 use crate::{
     ForeignChange, RenderError, Watch,
-    netlink::{Listener, ListenerEvent, NetlinkError},
+    kernel::ListenerEvent,
+    netlink::{Listener, NetlinkError},
 };
 
 /// The groups of notifications. Source: the kernel's `include/uapi/linux/rtnetlink.h`.

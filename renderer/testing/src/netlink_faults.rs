@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, io, sync::Arc};
 
-use contiv_renderer::kernel::{BackgroundTask, Kernel, Linux, Membership, NetfilterSocket, Notifications};
+use contiv_renderer::{
+    kernel::{BackgroundTask, Kernel, Membership, NetfilterSocket, Notifications},
+    linux::Linux,
+};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};

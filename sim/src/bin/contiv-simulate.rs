@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_renderer::kernel::Linux;
+use contiv_renderer::linux::Linux;
 use contiv_sim::{
     kernel::compare,
     world::{Stats, Violation, World},

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 
 use crate::{
-    kernel::Linux,
+    linux::Linux,
     nftables::{
         element::{Key, Value},
         encode,

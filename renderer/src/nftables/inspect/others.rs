@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 use serde::Serialize;
 
 use crate::nftables::{
+    hook_name::hook_name,
     layout::TABLE,
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, chain, data, expr, msg, rule, verdict},
     },
-    verify::hook_name,
 };
 
 /// A base chain of another table.

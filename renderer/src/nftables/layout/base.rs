@@ -3,69 +3,12 @@
 use std::fmt;
 
 use super::{
-    Family, TABLE,
-    expression::{Expression, FIRST},
+    Family,
+    expression::{Expression, FIRST, Rule},
+    hook::{AFTER_DSTNAT, BEFORE_DSTNAT, Hook, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_SRCNAT},
     set::{Set, SetKind},
-    skeleton::{Rule, names},
+    skeleton::names,
 };
-use crate::nftables::{
-    element::{Element, Key},
-    netlink::{
-        Batch,
-        constants::{chain, msg},
-    },
-};
-
-/// The hook of a base chain. Source: `include/uapi/linux/netfilter.h` and `netfilter_ipv4.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hook {
-    pub(crate) kind: &'static str,
-    pub(crate) number: u32,
-    pub(crate) priority: i32,
-}
-
-impl Hook {
-    pub(super) const fn nat(number: u32, priority: i32) -> Self {
-        Self { kind: "nat", number, priority }
-    }
-
-    /// At the priority "filter".
-    pub(super) const fn filter(number: u32) -> Self {
-        Self::filter_at(number, 0)
-    }
-
-    const fn filter_at(number: u32, priority: i32) -> Self {
-        Self { kind: "filter", number, priority }
-    }
-
-    /// The name of the hook in nft's language.
-    const fn place(self) -> &'static str {
-        match self.number {
-            PREROUTING => "prerouting",
-            INPUT => "input",
-            FORWARD => "forward",
-            OUTPUT => "output",
-            _ => "postrouting",
-        }
-    }
-}
-
-impl fmt::Display for Hook {
-    /// In nft's syntax, as in the head of a chain.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "type {} hook {} priority {}; policy accept;", self.kind, self.place(), self.priority)
-    }
-}
-
-pub(super) const PREROUTING: u32 = 0;
-pub(super) const INPUT: u32 = 1;
-pub(super) const FORWARD: u32 = 2;
-pub(super) const OUTPUT: u32 = 3;
-pub(super) const POSTROUTING: u32 = 4;
-pub(super) const PRIORITY_DSTNAT: i32 = -100;
-pub(super) const PRIORITY_SRCNAT: i32 = 100;
-const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;
-const AFTER_DSTNAT: i32 = PRIORITY_DSTNAT + 10;
 
 /// A base chain for features that many nodes do not use. Without need no packet passes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,20 +36,6 @@ impl BaseChain {
         Self::LearnOutput,
         Self::ExternalPostrouting,
     ];
-
-    /// The base chains without which an element has no effect.
-    pub(crate) const fn needed_by(element: &Element) -> &'static [Self] {
-        match element.set.kind {
-            SetKind::Restricted => &[Self::FirewallPrerouting, Self::FirewallOutput],
-            SetKind::Sticky => &[Self::LearnPrerouting, Self::LearnOutput],
-            SetKind::MasqueradeAlways | SetKind::MasqueradeOwn => &[Self::ExternalPostrouting],
-            SetKind::NodeIps => match element.key {
-                Key::Address(address) if address.is_loopback() => &[Self::LoopbackPrerouting],
-                _ => &[],
-            },
-            _ => &[],
-        }
-    }
 
     /// The sets whose elements need this chain.
     pub(crate) fn sets(self) -> impl Iterator<Item = Set> {
@@ -206,25 +135,4 @@ impl fmt::Display for BaseChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// Adds the message that creates a chain, or corrects an existing one.
-pub(super) fn write_chain(batch: &mut Batch, name: &str, hook: Option<Hook>) {
-    write_chain_of(batch, TABLE, name, hook);
-}
-
-/// The same for a chain of another table.
-pub(super) fn write_chain_of(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
-    batch.create(msg::NEWCHAIN, format!("chain {name}"), |message| {
-        message.text(chain::TABLE, table);
-        message.text(chain::NAME, name);
-        if let Some(hook) = hook {
-            message.text(chain::TYPE, hook.kind);
-            message.u32(chain::POLICY, chain::POLICY_ACCEPT);
-            message.nested(chain::HOOK, |attributes| {
-                attributes.u32(chain::HOOK_HOOKNUM, hook.number);
-                attributes.bytes(chain::HOOK_PRIORITY, &hook.priority.to_be_bytes());
-            });
-        }
-    });
 }

@@ -3,14 +3,9 @@
 use std::fmt;
 
 use super::{
-    BaseChain, Hook, LearnChain, PickChain,
-    base::write_chain,
-    skeleton::{Rule, write_rules_of},
+    BaseChain, Hook, LearnChain, PickChain, expression::Rule, hook::write_chain, skeleton::write_rules_of,
 };
-use crate::nftables::{
-    element::{Element, Value},
-    netlink::Batch,
-};
+use crate::nftables::netlink::Batch;
 
 /// A chain made on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,16 +33,6 @@ impl DemandChain {
         let chain = PickChain::by_name(name).map(Self::Pick).or_else(learn).or_else(base)?;
         // Only the canonical spelling is ours: no leading zero, no sign.
         (chain.to_string() == name).then_some(chain)
-    }
-
-    /// The chains that an element needs: the one it jumps to, and those without which it has no effect.
-    pub(crate) fn needed_by(element: &Element) -> impl Iterator<Item = Self> {
-        let target = match element.value {
-            Value::Goto(chain) => Some(chain),
-            _ => None,
-        };
-        let bases = BaseChain::needed_by(element).iter().copied().map(Self::Base);
-        target.into_iter().chain(bases)
     }
 
     /// Its hook; none for a chain that only elements jump to.

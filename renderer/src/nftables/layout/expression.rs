@@ -17,6 +17,9 @@ pub(super) const FIRST: Register = 0;
 /// Constant, so that a client gets the same backend after a restart, and on every node.
 pub(super) const CLIENT_HASH_SEED: u32 = 0xc047;
 
+/// The expressions of a rule. The id in [`Expression::Protocols`] is set when the rule is written.
+pub(super) type Rule = Vec<Expression>;
+
 /// One expression of a rule.
 #[derive(Debug, Clone)]
 pub(super) enum Expression {

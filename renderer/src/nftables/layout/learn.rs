@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{
     Family, Set, SetKind,
-    expression::{Expression, after_frontend},
-    skeleton::{Rule, original_key},
+    expression::{Expression, Rule, after_frontend},
+    skeleton::original_key,
 };
 
 /// The chain that writes affinity entries with one timeout.

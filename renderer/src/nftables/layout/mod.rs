@@ -3,25 +3,28 @@
 mod base;
 mod demand;
 mod expression;
+mod family;
+mod hook;
 mod learn;
 mod module;
 mod pick;
 mod set;
 mod skeleton;
+mod table;
 mod typeof_data;
 mod written;
 
-pub(crate) use base::{BaseChain, Hook};
+pub(crate) use base::BaseChain;
 pub(crate) use demand::DemandChain;
 pub(crate) use expression::write_verdict;
+pub(crate) use family::Family;
+pub(crate) use hook::Hook;
 pub(crate) use learn::LearnChain;
 pub(crate) use module::KernelModule;
 pub(crate) use pick::{Choice, PickChain};
-pub(crate) use set::{ANONYMOUS, Declaration, Family, Form, PROTOCOLS, Set, SetKind};
+pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};
 pub(crate) use skeleton::{Chain, chains, write_chains, write_rules, write_sets, write_table};
-
-/// The name of the one table the agent owns, in family inet.
-pub(crate) const TABLE: &str = "contiv";
+pub(crate) use table::TABLE;
 
 /// The skeleton in nft's language, with comments.
 pub(crate) const SKELETON: &str = include_str!("../skeleton.nft");

@@ -6,9 +6,8 @@
 
 use super::{
     Family, Hook,
-    base::{PREROUTING, PRIORITY_DSTNAT, write_chain_of},
-    expression::{Expression, FIRST, after_address},
-    skeleton::Rule,
+    expression::{Expression, FIRST, Rule, after_address},
+    hook::{PREROUTING, PRIORITY_DSTNAT, write_chain_of},
 };
 use crate::nftables::netlink::{
     Attributes, Batch,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{
     Family, Set, SetKind,
-    expression::{CLIENT_HASH_SEED, Expression, FIRST, after_address, after_frontend},
-    skeleton::{Rule, from_outside},
+    expression::{CLIENT_HASH_SEED, Expression, FIRST, Rule, after_address, after_frontend},
+    skeleton::from_outside,
 };
 
 /// How a slot is chosen.

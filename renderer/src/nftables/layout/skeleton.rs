@@ -1,17 +1,14 @@
 //! The constant part of the table as netlink messages; `skeleton.nft` shows the same for people. A test compares the two.
 
 use super::{
-    Family, Hook, Set, SetKind, TABLE,
-    base::{FORWARD, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_SRCNAT, write_chain},
-    expression::{Expression, FIRST, after_address, after_frontend},
+    Family, Hook, Set, SetKind, Sizes, TABLE,
+    expression::{Expression, FIRST, Rule, after_address, after_frontend},
+    hook::{FORWARD, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_SRCNAT, write_chain},
     set::write_protocols,
 };
-use crate::nftables::{
-    capacity::Sizes,
-    netlink::{
-        Batch,
-        constants::{msg, rule, table},
-    },
+use crate::nftables::netlink::{
+    Batch,
+    constants::{msg, rule, table},
 };
 
 const TCP: u8 = 6;
@@ -24,9 +21,6 @@ pub(crate) struct Chain {
     pub(crate) hook: Option<Hook>,
     pub(super) rules: Vec<Rule>,
 }
-
-/// The expressions of a rule. The id in [`Expression::Protocols`] is set when the rule is written.
-pub(super) type Rule = Vec<Expression>;
 
 /// Adds the message that creates the table.
 pub(crate) fn write_table(batch: &mut Batch, flags: u32) {

@@ -1,6 +1,6 @@
 //! Encoded rules, for comparison with those of the kernel.
 
-use super::{Chain, DemandChain, skeleton::Rule};
+use super::{Chain, DemandChain, expression::Rule};
 use crate::nftables::netlink::Writer;
 
 impl Chain {

@@ -48,7 +48,7 @@ impl Kernel {
                 None,
                 "{element} was there"
             );
-            for chain in DemandChain::needed_by(element) {
+            for chain in needed_chains(element) {
                 assert!(self.chains.contains(&chain), "{chain} does not exist");
             }
         }

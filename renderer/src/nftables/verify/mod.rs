@@ -18,7 +18,6 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use contiv_model::Snapshot;
 
-pub(super) use self::reader::hook_name;
 use self::{
     reader::{KernelSet, KernelTable},
     wanted::DesiredTable,
@@ -31,7 +30,8 @@ use super::{
 };
 use crate::{
     RenderError,
-    kernel::{Kernel, Linux},
+    kernel::Kernel,
+    linux::Linux,
     verify::{Deviation, Drift, Verification, Verifier},
 };
 

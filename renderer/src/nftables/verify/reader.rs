@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::datum;
-use crate::nftables::netlink::{
-    Attributes, NetlinkError, Socket,
-    constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
+use crate::nftables::{
+    hook_name::hook_name,
+    netlink::{
+        Attributes, NetlinkError, Socket,
+        constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
+    },
 };
 
 /// A table of the family inet.
@@ -99,12 +102,6 @@ pub(super) fn hook_text(kind: &str, hook: u32, priority: i32, policy: u32) -> St
     let name = hook_name(hook);
     let policy = if policy == chain::POLICY_ACCEPT { "accept" } else { "drop" };
     format!("type {kind} hook {name} priority {priority} policy {policy}")
-}
-
-/// nft's name of a hook.
-pub(in crate::nftables) fn hook_name(number: u32) -> String {
-    let names = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
-    names.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }
 
 fn read_elements(

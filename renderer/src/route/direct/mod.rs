@@ -30,22 +30,14 @@ pub(super) use wanted::DesiredServices;
 use super::{
     apply::EXISTS,
     kernel_route::{KernelRoute, LOCAL_TABLE, NextHop},
-    nexthop::{Grouping, Member, Nexthop, NexthopMessage},
+    nexthop::{Member, Nexthop, NexthopMessage},
+    options::DirectOptions,
     socket::RouteSocket,
     watch::Announcer,
 };
 use crate::{Report, netlink::NetlinkError};
 use program::Batch;
 pub(super) use program::delete_nexthops;
-
-/// The options of direct mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DirectOptions {
-    /// The routing table with the routes to backends. A rule before the main table points to it.
-    pub table: u32,
-    /// How flows are distributed to backends.
-    pub grouping: Grouping,
-}
 
 /// The preferred source addresses of this node's own connections: IPv4 and IPv6.
 pub(super) type Sources = [Option<IpAddr>; 2];

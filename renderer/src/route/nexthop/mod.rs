@@ -4,78 +4,13 @@
 //! `netlink-packet-route` does not have these messages.
 
 mod message;
-
-use std::{fmt, net::IpAddr};
+mod object;
 
 pub(super) use message::{Action, NexthopMessage};
+pub use object::Grouping;
+pub(super) use object::{Hop, Member, Nexthop};
 
 /// The first of our numbers. There are 2^24; numbers that others use are skipped.
 pub(super) const FIRST_ID: u32 = 67 << 24;
 /// One past the last number.
 pub(super) const END_ID: u32 = 68 << 24;
-
-/// A next hop: the content of a single object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hop {
-    pub(super) gateway: IpAddr,
-    pub(super) interface: u32,
-}
-
-/// How a group distributes flows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grouping {
-    /// Each flow has a bucket, and a bucket moves to another next hop only if necessary: its own one is gone; or another one
-    /// has too few buckets and this one was idle for so many seconds.
-    Resilient {
-        /// Seconds.
-        idle: u32,
-    },
-    /// By ranges of the hash: when a next hop is added or removed, flows of the others move too.
-    Plain,
-}
-
-/// A member of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member {
-    /// Of a next hop.
-    pub(super) id: u32,
-    /// From 1 to 255.
-    pub(super) weight: u8,
-}
-
-/// The content of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Nexthop {
-    Hop(Hop),
-    Group {
-        grouping: Grouping,
-        members: Vec<Member>,
-    },
-    /// Anything that we never create.
-    Other,
-}
-
-impl fmt::Display for Hop {
-    /// In the format of `ip nexthop`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "via {} dev if{} onlink", self.gateway, self.interface)
-    }
-}
-
-impl fmt::Display for Nexthop {
-    /// In the format of `ip nexthop`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hop(hop) => hop.fmt(f),
-            Self::Group { grouping, members } => {
-                let member = |Member { id, weight }: &Member| format!("{id},{weight}");
-                write!(f, "group {}", members.iter().map(member).collect::<Vec<_>>().join("/"))?;
-                match grouping {
-                    Grouping::Plain => Ok(()),
-                    Grouping::Resilient { idle } => write!(f, " type resilient idle_timer {idle}"),
-                }
-            }
-            Self::Other => f.write_str("of an unknown kind"),
-        }
-    }
-}

@@ -13,6 +13,7 @@ mod flow;
 pub(crate) mod fuzz;
 mod netlink;
 mod reaper;
+mod request;
 mod seqlock;
 mod serving;
 mod stale;

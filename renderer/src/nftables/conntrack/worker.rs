@@ -17,7 +17,7 @@ use contiv_model::{Protocol, ServiceChange};
 
 use super::{
     netlink::FlowTable,
-    reaper::{Request, Services, Totals},
+    request::{Request, Services, Totals},
     seqlock::ProgrammingSeqlock,
     stale::{Scope, StaleFlowFilter},
 };

@@ -1,18 +1,19 @@
 //! The handle of the thread that deletes stale flows. Programming passes changes to it, and never waits.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::Ordering,
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
 };
 
-use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
+use contiv_model::{ChangeSet, ContivService, Snapshot};
 
 use super::{
+    request::{Request, Services, Totals},
     seqlock::{Programming, ProgrammingSeqlock},
     serving::Backends,
     worker::Worker,
@@ -22,34 +23,6 @@ use crate::{kernel::Kernel, nftables::FrontendKey};
 /// Requests that can wait while the thread is busy. It receives new ones between any two flows, so the queue fills only if the
 /// kernel takes longer for one piece of a dump than programming takes for a thousand changes.
 const QUEUE: usize = 1024;
-
-/// All services by their id.
-pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
-
-/// A message to the thread.
-#[derive(Debug)]
-pub(super) enum Request {
-    /// These services are about to be programmed.
-    Coming(Vec<Arc<ContivService>>),
-    /// These changes were programmed.
-    Changed(BTreeMap<ServiceId, ServiceChange>),
-    /// Everything was programmed.
-    Reconciled {
-        services: Services,
-        node_ips: BTreeSet<IpAddr>,
-        /// The backends that were programmed before, by whichever process.
-        found: Vec<(FrontendKey, Backends)>,
-    },
-}
-
-/// Counters since the start.
-#[derive(Debug, Default)]
-pub(super) struct Totals {
-    /// Dumps of the flows of one family and protocol, including repeated ones.
-    pub(super) searches: AtomicUsize,
-    pub(super) deleted: AtomicUsize,
-    pub(super) failures: AtomicUsize,
-}
 
 /// Starts the thread with the first request, in the network namespace of the caller. When it is dropped, the thread finishes
 /// its pending requests.
@@ -161,8 +134,10 @@ mod tests {
 
     use contiv_model::NodeFacts;
 
+    use contiv_model::ServiceId;
+
     use super::*;
-    use crate::kernel::Linux;
+    use crate::linux::Linux;
 
     /// A reaper whose thread is the test, with space for one request.
     fn reaper() -> (StaleFlowReaper, Receiver<Request>) {

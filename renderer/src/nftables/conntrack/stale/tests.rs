@@ -6,7 +6,7 @@ use contiv_model::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::conntrack::flow::Identity;
+use crate::nftables::conntrack::flow::Identity;
 
 const NODE_IP: &str = "172.31.0.1";
 

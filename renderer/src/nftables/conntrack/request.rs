@@ -1,0 +1,40 @@
+//! What the thread that deletes stale flows is told, and what it counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicUsize},
+};
+
+use contiv_model::{ContivService, ServiceChange, ServiceId};
+
+use super::serving::Backends;
+use crate::nftables::FrontendKey;
+
+/// All services by their id.
+pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
+
+/// A message to the thread.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// These services are about to be programmed.
+    Coming(Vec<Arc<ContivService>>),
+    /// These changes were programmed.
+    Changed(BTreeMap<ServiceId, ServiceChange>),
+    /// Everything was programmed.
+    Reconciled {
+        services: Services,
+        node_ips: BTreeSet<IpAddr>,
+        /// The backends that were programmed before, by whichever process.
+        found: Vec<(FrontendKey, Backends)>,
+    },
+}
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Dumps of the flows of one family and protocol, including repeated ones.
+    pub(super) searches: AtomicUsize,
+    pub(super) deleted: AtomicUsize,
+    pub(super) failures: AtomicUsize,
+}
