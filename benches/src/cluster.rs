@@ -2,30 +2,27 @@
 
 mod change;
 mod churn;
+mod client;
 pub(crate) mod process;
+mod questions;
 mod restart;
 
-use std::{fs, sync::Arc, thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
-use contiv_store::{
-    Operation, Store,
-    etcd::{EtcdAccess, EtcdStore},
-};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Service, State, TARGET_PORT},
     lab::{Lab, LabError, Responder, Result, scratch},
 };
-use tokio::runtime::{self, Runtime};
 
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
     workload::Workload,
 };
+pub(crate) use client::{Client, put, unexpected};
+pub use questions::{Questions, SECTION};
 
-/// The section of these figures in the table.
-pub const SECTION: &str = "cluster";
 /// How often the agent is started; fewer times where a start takes seconds.
 const fn starts(workload: Workload) -> usize {
     if workload.services * workload.backends > 100_000 { 3 } else { 5 }
@@ -33,27 +30,6 @@ const fn starts(workload: Workload) -> usize {
 
 /// How long until the allocator has returned the memory of the start.
 const AT_REST: Duration = Duration::from_secs(13);
-
-/// The limits of an etcd transaction: 1.5 MiB and 128 operations.
-const REQUEST_BYTES: usize = 1 << 20;
-const OPERATIONS: usize = 128;
-
-/// What to measure at one size.
-#[derive(Debug, Clone, Copy)]
-pub struct Questions {
-    /// The size.
-    pub workload: Workload,
-    /// The time from the start of the process until it is ready.
-    pub start: Option<Limit>,
-    /// The agent's memory a while after the start.
-    pub memory: Option<Limit>,
-    /// The latency of one change: the median and the 99th percentile.
-    pub change: [Option<Limit>; 2],
-    /// How long to make 1,000 changes a second.
-    pub churn: Option<Duration>,
-    /// Whether to open connections during restarts.
-    pub restart_under_load: bool,
-}
 
 /// Fills an etcd, starts an agent, and measures.
 ///
@@ -111,46 +87,4 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     }
     lab.node.exec(&["nft", "delete table inet contiv"])?;
     Ok(figures)
-}
-
-/// A client of etcd in the namespace of the node.
-pub(crate) struct Client {
-    pub(crate) runtime: Runtime,
-    pub(crate) store: Arc<EtcdStore>,
-}
-
-impl Client {
-    pub(crate) fn new() -> Result<Self> {
-        let failed = |error| LabError::system("start a runtime for the client of etcd", error);
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        // Connections are made with the first request, which every caller makes within the namespace.
-        let store =
-            EtcdStore::new(&["127.0.0.1:2379".to_owned()], EtcdAccess::default()).map_err(unexpected)?;
-        Ok(Self { runtime, store: Arc::new(store) })
-    }
-
-    pub(crate) fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
-        let write = async {
-            let (mut puts, mut bytes) = (Vec::new(), 0);
-            for (key, value) in workload.values() {
-                bytes += value.len();
-                puts.extend(put((key, value)));
-                if bytes > REQUEST_BYTES || puts.len() == OPERATIONS {
-                    self.store.commit(std::mem::take(&mut puts)).await?;
-                    bytes = 0;
-                }
-            }
-            self.store.commit(puts).await.map(drop)
-        };
-        lab.node.run(|| self.runtime.block_on(write).map_err(unexpected))
-    }
-}
-
-pub(crate) fn unexpected(error: impl std::fmt::Display) -> LabError {
-    LabError::Unexpected(error.to_string())
-}
-
-/// A put of one key.
-pub(crate) fn put((key, value): (String, String)) -> Vec<Operation> {
-    vec![Operation::Put { key, value: value.into() }]
 }

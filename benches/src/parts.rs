@@ -1,19 +1,16 @@
 //! The parts inside the agent, one by one: decode, merge, plan and encode, and the kernel beside its floor.
 
+mod common;
 mod kernel;
 mod processor;
 
 use std::time::Duration;
 
-use contiv_tests::lab::{Lab, LabError, Result};
+use contiv_tests::lab::{Lab, Result};
 
-use crate::{
-    figures::Figure,
-    workload::{UndecodableValue, Workload},
-};
+use crate::{figures::Figure, workload::Workload};
 
-/// The section of these figures in the table.
-pub const SECTION: &str = "parts";
+pub use common::SECTION;
 
 /// Measures every part with this many services of four backends each.
 ///
@@ -26,19 +23,10 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn undecodable(error: &UndecodableValue) -> LabError {
-    LabError::Unexpected(error.to_string())
-}
-
 /// What the kernel alone needs for 10,000 services in an empty table.
 ///
 /// # Errors
 /// When anything fails.
 pub fn cold_floor(lab: &Lab) -> Result<Duration> {
     lab.node.run(|| kernel::cold_floor(lab, Workload { services: 10_000, backends: 4 }))
-}
-
-/// The number of repetitions at this size.
-const fn repetitions(services: usize) -> usize {
-    if services > 20_000 { 3 } else { 5 }
 }

@@ -2,6 +2,7 @@
 
 mod kube_proxy;
 mod packets;
+mod size;
 mod table;
 
 use std::{
@@ -25,16 +26,11 @@ use crate::{
 };
 use kube_proxy::{Layout, Port, Service};
 use packets::{FirstPackets, Packets};
+use size::{ALL_COMPLETE, BACKENDS, FIRST_PORT};
 use table::Table;
 
 /// The section of these figures in the table.
 pub const SECTION: &str = "peers";
-/// The number of backends of each service, all ports of one pod.
-const BACKENDS: u16 = 4;
-const FIRST_PORT: u16 = 9000;
-/// With more services only some have all their backends and receive packets; the others have one. Otherwise loading takes a
-/// peer minutes, and its rules for the measured services are the same.
-const ALL_COMPLETE: usize = 5000;
 /// About how many services then have all their backends.
 const SOME_COMPLETE: usize = 3000;
 const UDP: Port = Port { protocol: "udp", port: PORT };

@@ -9,7 +9,7 @@ use contiv_renderer::{
 };
 use contiv_tests::lab::{Lab, LabError, Result};
 
-use super::{SECTION, repetitions, undecodable};
+use super::common::{SECTION, repetitions, undecodable};
 use crate::{
     command::run,
     figures::{Figure, Limit},

@@ -3,7 +3,7 @@
 use contiv_model::{NodeName, Processor, ProcessorConfig};
 use contiv_tests::lab::Result;
 
-use super::{SECTION, repetitions, undecodable};
+use super::common::{SECTION, repetitions, undecodable};
 use crate::{
     figures::Figure,
     statistics::{Samples, timed},

@@ -13,7 +13,11 @@ use std::{
 
 use contiv_tests::lab::{Lab, LabError, Result};
 
-use super::{ALL_COMPLETE, BACKENDS, FIRST_PORT, kube_proxy::Service, table::Table};
+use super::{
+    kube_proxy::Service,
+    size::{ALL_COMPLETE, BACKENDS, FIRST_PORT},
+    table::Table,
+};
 use crate::{command::run, statistics::Samples, workload::PORT};
 
 /// The number of rounds of a loaded table, and of flows in each. Activating and deactivating a large table takes seconds, so it

@@ -3,7 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use super::{
-    ETCDCTL, Etcd,
+    Etcd,
+    client::ETCDCTL,
     member::{CLIENT_PORT, Member, PEER_PORT, Place},
 };
 use crate::lab::{LabError, Result, scratch};

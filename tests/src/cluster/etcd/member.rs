@@ -7,9 +7,7 @@ use std::{
     process::Command,
 };
 
-use nix::sys::signal::Signal;
-
-use super::{Etcd, OPERATIONS_PER_TRANSACTION};
+use super::client::OPERATIONS_PER_TRANSACTION;
 use crate::lab::{Family, Namespace, Process, Result, scratch};
 
 /// etcd's default ports for clients and for its other members.
@@ -60,7 +58,7 @@ pub(super) struct Member<'lab> {
     pub(super) place: Place<'lab>,
     /// All members, as `--initial-cluster` wants them.
     pub(super) cluster: String,
-    process: Process,
+    pub(super) process: Process,
 }
 
 impl<'lab> Member<'lab> {
@@ -79,26 +77,9 @@ impl<'lab> Member<'lab> {
         self.process.kill()
     }
 
-    fn start_again(&mut self) -> Result<()> {
+    pub(super) fn start_again(&mut self) -> Result<()> {
         self.process = start(&self.place, &self.cluster)?;
         Ok(())
-    }
-}
-
-impl Etcd<'_> {
-    /// Kills one member. Its data stays.
-    pub fn kill_member(&mut self, member: usize) -> Result<()> {
-        self.members[member].kill()
-    }
-
-    /// Starts one member again, and does not wait for it.
-    pub fn start_member_again(&mut self, member: usize) -> Result<()> {
-        self.members[member].start_again()
-    }
-
-    /// Sends a signal to one member: SIGSTOP pauses it, SIGCONT resumes it.
-    pub fn signal_member(&self, member: usize, signal: Signal) -> Result<()> {
-        self.members[member].process.signal(signal)
     }
 }
 

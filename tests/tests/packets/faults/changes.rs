@@ -13,7 +13,7 @@ use contiv_tests::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::RunState;
+use super::run_state::RunState;
 
 /// The number of writers. Each makes this share of all changes, so that one that waits for a dead member does not delay the
 /// rest.

@@ -9,7 +9,7 @@ use contiv_tests::{
     lab::{Lab, Result, wait_until},
 };
 
-use super::{EVENT_TIMEOUT, put_for_sure};
+use super::run_state::{EVENT_TIMEOUT, put_for_sure};
 
 /// Asserts that the kernel's content equals that of a fresh start, byte for byte.
 pub(super) fn assert_it_is_right<'lab>(

@@ -9,6 +9,8 @@ mod changes;
 mod kernel;
 mod mirror;
 mod node;
+mod run;
+mod run_state;
 mod store;
 mod tally;
 
@@ -22,56 +24,15 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
-    lab::{
-        Family, Lab, LabError, Namespace, Probes, Protocol, Responder, Result, RetryMode, isolated_within,
-        wait_until,
-    },
+    lab::{Family, LabError, Namespace, Probes, Protocol, Responder, Result, RetryMode, isolated_within},
 };
 use parking_lot::RwLock;
 
 use changes::Changes;
 use node::NodeFaults;
+use run::Run;
+use run_state::{RunState, Table, WRITE_TIMEOUT};
 use store::StoreFaults;
-use tally::Tally;
-
-/// The time limit for expected events. Generous, so that a busy machine fails no test.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time limit for writes: a member of etcd may be down for some seconds, and the machine may be busy.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Who may change the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Table {
-    /// The agent only, the default: a flush skips the table, and no connection needs a retry.
-    Owned,
-    /// Every process: when the rules are missing for a moment, a client must connect again.
-    Open,
-}
-
-/// The shared state of the threads of a run.
-struct RunState<'lab> {
-    lab: &'lab Lab,
-    steady: Service,
-    /// When the faults end.
-    end: Instant,
-    /// Set when a thread has failed or the run is over.
-    done: AtomicBool,
-    /// Write-locked while etcd has lost everything: removing the mirror then would remove the last copy of the state.
-    memory: RwLock<()>,
-    /// The same for writers: a store that has lost everything must not look as if most of it were there.
-    content: RwLock<()>,
-}
-
-impl RunState<'_> {
-    fn is_over(&self) -> bool {
-        self.done.load(Ordering::Relaxed) || Instant::now() >= self.end
-    }
-
-    /// Runs `work`; a failure ends the run of all threads.
-    fn unless_failed<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        work().inspect_err(|_| self.done.store(true, Ordering::Relaxed))
-    }
-}
 
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -118,16 +79,6 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         assert!(run.probes.opened > 100, "too few were tried");
         kernel::assert_it_is_right(lab, &run.etcd, run.agent, &options)
     })
-}
-
-/// The results of a run.
-struct Run<'lab> {
-    etcd: Etcd<'lab>,
-    agent: Agent<'lab>,
-    troubles: Tally,
-    changes: Changes,
-    probes: Probes,
-    lasted: Duration,
 }
 
 fn run<'lab>(
@@ -196,9 +147,4 @@ fn probed<'a>(
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
-}
-
-/// Repeats until the store has accepted the write.
-fn put_for_sure(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
-    wait_until("etcd takes a service in", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
 }

@@ -8,7 +8,11 @@ use contiv_tests::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-use super::{EVENT_TIMEOUT, RunState, Table, mirror, tally::Tally};
+use super::{
+    mirror,
+    run_state::{EVENT_TIMEOUT, RunState, Table},
+    tally::Tally,
+};
 
 /// Separates the random numbers of the node's faults from others with the same seed.
 const STREAM: u64 = 0x0de0_0000;

@@ -9,7 +9,11 @@ use contiv_tests::{
 use nix::sys::signal::Signal;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{EVENT_TIMEOUT, RunState, changes, put_for_sure, tally::Tally};
+use super::{
+    changes,
+    run_state::{EVENT_TIMEOUT, RunState, put_for_sure},
+    tally::Tally,
+};
 
 /// Separates the random numbers of the store's faults from others with the same seed.
 const STREAM: u64 = 0x5707_0000;

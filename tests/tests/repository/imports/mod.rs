@@ -33,12 +33,6 @@ const KNOWN: &[&str] = &[
     "agent/src/lib.rs",
     "agent/src/otlp/mod.rs",
     "agent/src/service_manager.rs",
-    "tests/src/cluster/etcd.rs",
-    "tests/src/cluster.rs",
-    "tests/tests/packets/faults/mod.rs",
-    "benches/src/cluster.rs",
-    "benches/src/parts.rs",
-    "benches/src/peers.rs",
 ];
 
 /// The modules of each target of the workspace.

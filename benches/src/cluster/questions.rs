@@ -1,0 +1,25 @@
+//! What is asked of one size.
+
+use std::time::Duration;
+
+use crate::{figures::Limit, workload::Workload};
+
+/// The section of these figures in the table.
+pub const SECTION: &str = "cluster";
+
+/// What to measure at one size.
+#[derive(Debug, Clone, Copy)]
+pub struct Questions {
+    /// The size.
+    pub workload: Workload,
+    /// The time from the start of the process until it is ready.
+    pub start: Option<Limit>,
+    /// The agent's memory a while after the start.
+    pub memory: Option<Limit>,
+    /// The latency of one change: the median and the 99th percentile.
+    pub change: [Option<Limit>; 2],
+    /// How long to make 1,000 changes a second.
+    pub churn: Option<Duration>,
+    /// Whether to open connections during restarts.
+    pub restart_under_load: bool,
+}
