@@ -20,7 +20,7 @@ use crate::{
     mirror,
     node::{
         CoreConfig, FollowedStore, GuardConfig, HistoryLimits, Node, NodeConfig, RendererSpec, Request,
-        StoreFeedEnded,
+        StoreFeedEnded, VerificationConfig,
     },
     process::{self, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
@@ -82,7 +82,7 @@ async fn run_until_stopped(
                 processor: config.processor(),
                 has_mirror: true,
                 local_addresses,
-                verification: config.verification(),
+                verification: verification(config),
                 guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
                 history: HistoryLimits {
                     events: config.history_events,
@@ -158,6 +158,12 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
         // The name was validated when the configuration was read.
         registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
+}
+
+/// How often the kernel is verified, and what follows.
+fn verification(config: &Config) -> VerificationConfig {
+    let interval = (!config.verify_interval.is_zero()).then_some(config.verify_interval);
+    VerificationConfig { interval, heal: config.verify_heal }
 }
 
 /// The kernel has counters if the renderer `nftables` programs it.

@@ -1,10 +1,5 @@
 //! Laws of the configuration, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
-use std::{
-    fmt::{Debug, Display},
-    str::FromStr,
-};
-
 use contiv_model::{InterfacePattern, LocalDetect, NodePortAddresses};
 use contiv_renderer::route::AddressKind;
 
@@ -12,6 +7,7 @@ use crate::{
     cli,
     config::{OptionalAddress, RendererName, Settings as _, check, file},
     logging,
+    round_trip::reads_back,
 };
 
 /// `input` is a configuration file.
@@ -57,13 +53,6 @@ pub fn flag(input: &[u8]) {
     }
     if let Ok(time) = humantime::parse_duration(text) {
         assert_eq!(humantime::parse_duration(&humantime::format_duration(time).to_string()), Ok(time));
-    }
-}
-
-pub(crate) fn reads_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
-    match text.parse::<T>() {
-        Ok(value) => assert_eq!(value.to_string().parse().ok(), Some(value), "{text:?}"),
-        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

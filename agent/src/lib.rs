@@ -3,7 +3,7 @@
 //! - [`cli`] has one file for each subcommand.
 //! - [`config`] is the agent's configuration: file, environment, flags.
 //! - [`agent`] puts the running agent together out of the parts below.
-//! - [`controllers`] does so with the cluster-wide controllers.
+//! - [`controller`] assembles the running `contiv controller`, of the cluster-wide [`controllers`].
 //! - [`node`] owns all state: a pure core that decides, and drivers around it.
 //! - [`health`] tells load balancers how this node is.
 //! - [`counters`] are those of the kernel, by service.
@@ -14,6 +14,7 @@ pub mod agent;
 pub mod cli;
 pub mod config;
 mod connections;
+pub mod controller;
 pub mod controllers;
 pub mod counters;
 mod environment;
@@ -29,6 +30,8 @@ pub mod node;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod process;
+#[cfg(any(test, fuzzing))]
+mod round_trip;
 pub mod service_manager;
 pub mod state_dir;
 

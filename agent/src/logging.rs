@@ -1,5 +1,6 @@
 //! Log lines on standard error, as text or JSON.
 
+mod format;
 mod journal;
 mod lines;
 mod one_line;
@@ -17,8 +18,8 @@ use tracing_subscriber::{
 };
 
 use self::{journal::Journal, one_line::ControlCharacterEscaper};
-use crate::config::LogFormat;
 
+pub use format::LogFormat;
 pub use lines::LogLines;
 pub(crate) use panics::panic_message;
 

@@ -8,6 +8,7 @@
 
 mod controllers;
 mod node;
+mod process_status;
 mod socket;
 mod words;
 
@@ -26,12 +27,11 @@ use tracing::warn;
 
 pub(crate) use controllers::controllers_status;
 pub(crate) use node::{node_status, readiness_of_node};
+use process_status::{INTERVAL, ProcessStatus};
 use socket::Socket;
 
 use crate::environment::variable;
 
-/// The interval of queries.
-const INTERVAL: Duration = Duration::from_secs(1);
 /// After this time a reload counts as complete, even if the store or a renderer is still busy.
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
@@ -165,25 +165,6 @@ impl ServiceManager {
             notified.ready = true;
             notified.reload_since = None;
         }
-    }
-}
-
-/// The state of a process at one moment.
-#[derive(Debug)]
-pub(crate) struct ProcessStatus {
-    /// Whether the worker answers.
-    alive: bool,
-    /// Whether the start is complete.
-    ready: bool,
-    /// Whether no work is left.
-    at_rest: bool,
-    status: String,
-}
-
-impl ProcessStatus {
-    /// The worker does not answer.
-    fn silent(status: String) -> Self {
-        Self { alive: false, ready: false, at_rest: false, status }
     }
 }
 

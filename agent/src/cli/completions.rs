@@ -1,10 +1,10 @@
 //! `contiv completions`
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
-use super::{Cli, Outcome, Terminal};
+use super::{Outcome, Terminal};
 
 /// The variable with which a shell requests completions.
 const VARIABLE: &str = "CONTIV_COMPLETE";
@@ -29,6 +29,6 @@ impl Completions {
 }
 
 /// Answers a request for completions and exits. Does nothing without one.
-pub(super) fn answer_shell() {
-    CompleteEnv::with_factory(Cli::command).var(VARIABLE).bin("contiv").complete();
+pub(super) fn answer_shell(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).bin("contiv").complete();
 }

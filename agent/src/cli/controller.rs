@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{Outcome, Terminal, config_arguments::ConfigArguments};
-use crate::{config::controller::ControllerConfig, controllers::process};
+use crate::{config::controller::ControllerConfig, controller};
 
 /// Run cluster-wide controllers, which fill the store: external workloads, other registries, Kubernetes
 ///
@@ -18,6 +18,6 @@ pub(super) struct Controller {
 
 impl Controller {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.config.run(terminal, process::run)
+        self.config.run(terminal, controller::run)
     }
 }

@@ -4,7 +4,7 @@ use super::{
     http_client::Server,
     trace::ends::{Destination, Source},
 };
-use crate::fuzz::reads_back;
+use crate::round_trip::reads_back;
 
 /// Parsed values round-trip; the ends of a flow round-trip through the query to an agent.
 pub(crate) fn flag(text: &str) {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 
-use super::{Cli, Outcome};
+use super::Outcome;
 
 /// Write the manual pages of all commands into a folder, for packages
 ///
@@ -19,8 +19,8 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self) -> anyhow::Result<Outcome> {
-        clap_mangen::generate_to(Cli::command(), &self.folder)
+    pub(super) fn run(self, command: Command) -> anyhow::Result<Outcome> {
+        clap_mangen::generate_to(command, &self.folder)
             .with_context(|| format!("failed to write manual pages into {}", self.folder.display()))?;
         Ok(Outcome::Good)
     }

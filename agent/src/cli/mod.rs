@@ -14,6 +14,7 @@ mod completions;
 mod config_arguments;
 mod controller;
 mod delete;
+mod error_chain;
 mod events;
 mod filter;
 #[cfg(any(test, fuzzing))]
@@ -28,6 +29,7 @@ mod name;
 mod node_settings;
 mod offline;
 mod other_proxy;
+mod outcome;
 mod progress;
 mod reference;
 mod render;
@@ -43,8 +45,10 @@ mod suggest;
 mod support_bundle;
 mod table;
 mod table_options;
+mod terminal;
 mod top;
 mod trace;
+mod usage_error;
 mod verify;
 mod version;
 mod views;
@@ -60,7 +64,11 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
-use thiserror::Error;
+
+use error_chain::chain;
+use outcome::Outcome;
+use terminal::Terminal;
+use usage_error::UsageError;
 
 use crate::environment::ignore_empty_variables;
 
@@ -99,25 +107,6 @@ enum Command {
     Reference(reference::Reference),
 }
 
-/// The result of a command without an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Good,
-    /// The rest succeeded; the problems have been printed.
-    SomeBad,
-}
-
-impl Outcome {
-    const fn good_if(is_good: bool) -> Self {
-        if is_good { Self::Good } else { Self::SomeBad }
-    }
-}
-
-/// Wrong usage or configuration, as opposed to a failure.
-#[derive(Debug, Error)]
-#[error("{0}")]
-struct UsageError(String);
-
 /// The error without a password in a URL: the output of a service is logged.
 fn without_password(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
@@ -135,7 +124,7 @@ fn parse() -> Result<Cli, clap::Error> {
 
 /// Parses the command line, runs the command and returns the exit code.
 pub fn main() -> ExitCode {
-    completions::answer_shell();
+    completions::answer_shell(Cli::command);
     let cli = parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
     let result = match cli.command {
@@ -159,7 +148,7 @@ pub fn main() -> ExitCode {
         Command::Controller(command) => command.run(&mut terminal),
         Command::Completions(command) => command.run(&mut terminal),
         Command::Version(command) => command.run(&mut terminal),
-        Command::Man(command) => command.run(),
+        Command::Man(command) => command.run(Cli::command()),
         Command::Reference(command) => command.run(&mut terminal),
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
@@ -177,25 +166,6 @@ pub fn main() -> ExitCode {
     // Writes the remaining log lines of a process.
     let _ = terminal.err.flush();
     code
-}
-
-/// Where commands print to: results to `out`, everything else to `err`.
-struct Terminal {
-    out: io::StdoutLock<'static>,
-    err: Box<dyn Write>,
-}
-
-/// The error with its causes. A cause that its error contains already is not repeated.
-fn chain(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -1,9 +1,9 @@
 //! `contiv status`
 
+mod overview;
 mod text;
 
 use clap::Args;
-use contiv_model::ServiceId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,16 +11,15 @@ use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
     listing::Output,
-    views::{CountersView, EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    views::CountersView,
     watch::{Frame, WatchArgument, size},
 };
+use overview::{Overview, SERVICES};
 
 /// The number of newest events that the latency is computed from.
 const EVENTS: usize = 200;
 /// The renderer whose elements count connections.
 const COUNTING_RENDERER: &str = "nftables";
-/// How many services are shown.
-const SERVICES: usize = 5;
 
 /// Print the state of the running agent, on one screen
 ///
@@ -47,19 +46,6 @@ struct AgentState {
     quarantine: Value,
     counters: Result<Value, String>,
     history: Value,
-}
-
-/// The same, decoded.
-#[derive(Debug)]
-struct Overview {
-    status: StatusView,
-    sizes: SizesView,
-    renderers: Vec<RendererStateView>,
-    quarantine: Vec<QuarantinedView>,
-    connections: Result<Vec<(ServiceId, u64)>, String>,
-    /// New connections that no backend could serve.
-    refused: u64,
-    history: Vec<EventView>,
 }
 
 impl Status {
@@ -134,17 +120,5 @@ impl AgentState {
             "quarantine": self.quarantine,
             "counters": self.counters.as_ref().ok(),
         })
-    }
-}
-
-impl Overview {
-    fn is_good(&self) -> bool {
-        let status = &self.status;
-        status.ready
-            && status.store_down.is_none()
-            && status.held_deletions.is_none()
-            && self.quarantine.is_empty()
-            && self.sizes.services_with_lost_frontends == 0
-            && self.renderers.iter().all(|renderer| renderer.failures == 0 && renderer.state != "slow")
     }
 }

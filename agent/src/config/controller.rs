@@ -16,8 +16,8 @@ use contiv_controller::lease::election::ElectionConfig;
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, LogFormat, Settings, etcd, host_name, text};
-use crate::controllers::{self, ControllerName};
+use super::{ConfigError, ControllerName, Settings, controller_name::list, etcd, host_name::host_name, text};
+use crate::logging::LogFormat;
 
 /// The etcd key of the lease of all controllers of a cluster. Outside of the prefix that agents follow.
 pub const ELECTION_KEY: &str = "/contiv/controller/election";
@@ -170,7 +170,7 @@ impl Settings for ControllerConfig {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.enable.is_empty() {
-            problems.push(format!("enable: name at least one of {}", controllers::list(ControllerName::ALL)));
+            problems.push(format!("enable: name at least one of {}", list(ControllerName::ALL)));
         }
         for (position, name) in self.enable.iter().enumerate() {
             if self.enable[..position].contains(name) {

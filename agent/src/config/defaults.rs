@@ -10,7 +10,8 @@ use contiv_model::{LocalDetect, NodePortAddresses};
 use contiv_renderer::route::{AddressKind, RouteOptions};
 use contiv_store::{StoreUrl, manifest::Links};
 
-use super::{Config, LogFormat, NexthopGrouping, OptionalAddress, RendererName};
+use super::{Config, NexthopGrouping, OptionalAddress, RendererName};
+use crate::logging::LogFormat;
 
 impl Default for Config {
     /// All defaults are defined here.

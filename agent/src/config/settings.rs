@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::Args;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{ConfigError, ConfigFlags, LogFormat, file};
+use super::{ConfigError, ConfigFlags, file};
+use crate::logging::LogFormat;
 
 /// A configuration: a struct with a field for each key.
 pub trait Settings: Args + Default + Serialize + DeserializeOwned {

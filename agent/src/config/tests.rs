@@ -1,6 +1,9 @@
-use std::path::Path;
+use std::{fs, path::Path};
 
 use clap::{Args as _, Command, FromArgMatches};
+use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
+use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
+use contiv_store::etcd::EtcdAccess;
 
 use super::*;
 

@@ -6,7 +6,8 @@ use contiv_connector::{ConnectorConfig, ConnectorMetrics};
 use contiv_controller::Manager;
 use serde_json::{Value, json};
 
-use super::{ControllerName, Report, Wiring};
+use super::{Report, Wiring};
+use crate::config::ControllerName;
 
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let config = ConnectorConfig::load(&wiring.config.connector_file)?;

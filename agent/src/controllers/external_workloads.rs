@@ -5,7 +5,8 @@ use std::sync::Arc;
 use contiv_controller::Manager;
 use serde_json::json;
 
-use super::{ControllerName, Report, Wiring};
+use super::{Report, Wiring};
+use crate::config::ControllerName;
 
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let controller = contiv_external_workloads::controller()?;

@@ -7,8 +7,8 @@ use contiv_reflector::{Stats, controller};
 use contiv_store::kube::{KubeAddress, KubeStore, Scope};
 use serde_json::json;
 
-use super::{ControllerName, Report, Wiring};
-use crate::config::controller::ControllerConfig;
+use super::{Report, Wiring};
+use crate::config::{ControllerName, controller::ControllerConfig};
 
 /// Adds the reflector. It follows Kubernetes also while this instance is not active.
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {

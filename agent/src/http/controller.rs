@@ -23,8 +23,8 @@ use super::{
     serve_router,
 };
 use crate::{
-    config::controller::ControllerConfig,
-    controllers::{ControllerName, Observer, Report, Reports},
+    config::{ControllerName, controller::ControllerConfig},
+    controllers::{Observer, Report, Reports},
     logging::LogLevel,
     metrics::ControllerMetrics,
 };

@@ -11,12 +11,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::error::ApiError;
+use super::{api::ANSWER_LIMIT, error::ApiError};
 
 /// How many potentially large answers are made concurrently. Further ones wait.
 const MAX_CONCURRENT: usize = 4;
 /// How long they wait: no longer than for the loop.
-const QUEUE_TIMEOUT: Duration = super::ANSWER_LIMIT;
+const QUEUE_TIMEOUT: Duration = ANSWER_LIMIT;
 /// Answers up to this size are not counted: there are no more of them than connections, and probes need them.
 const UNCOUNTED_BYTES: usize = 256 << 10;
 /// The unit in which larger ones are counted.

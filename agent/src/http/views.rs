@@ -12,7 +12,7 @@ use contiv_proto::Kind;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::{ANSWER_LIMIT, Api, error::ApiError};
+use super::{Api, api::ANSWER_LIMIT, error::ApiError};
 use crate::{
     health::HealthCheckView,
     node::{HistoryQuery, Quarantined, Query, RendererView, Status},

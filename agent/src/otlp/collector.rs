@@ -1,5 +1,7 @@
 //! The connection to the collector: OTLP over HTTP, in protobuf.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use hyper_rustls::HttpsConnectorBuilder;
 use opentelemetry::KeyValue;
@@ -8,8 +10,10 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfi
 use opentelemetry_sdk::{Resource, trace::SpanExporter as _};
 use rustls::crypto::ring;
 
-use super::TIME_LIMIT;
 use crate::config::Config;
+
+/// The timeout of the collector, including retries.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The exporter that sends spans to the configured collector. The environment may add headers and attributes, as defined by
 /// OpenTelemetry: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`.

@@ -28,8 +28,6 @@ use spans::{Clock, spans};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How many events are sent at a time.
 const EVENTS: usize = 256;
-/// The timeout of the collector, including retries.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 

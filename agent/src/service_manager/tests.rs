@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    config::controller::ControllerConfig,
-    controllers::{ControllerName, Observer, Report, Reports},
+    config::{ControllerName, controller::ControllerConfig},
+    controllers::{Observer, Report, Reports},
     node::Request,
     test_support::{Harness, Mode, Scripted, service, snapshot},
 };

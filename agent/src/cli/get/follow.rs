@@ -6,13 +6,13 @@ use anyhow::bail;
 use contiv_proto::{Key, Object};
 use contiv_store::{Batch, Change, Feed, FeedEvent, Snapshot};
 
-use super::{Get, print::Printer};
+use super::print::Printer;
 use crate::cli::{
     Outcome, Terminal, UsageError,
     input::print_problems,
     listing::Output,
     resources::{ObjectSelector, ResourceRequest},
-    store::title,
+    store::{StoreArgument, title},
     stored::{decode, print_missing},
     table::{Layout, Table},
 };
@@ -44,60 +44,56 @@ struct KnownObjects<'a> {
     objects: BTreeMap<Key, Object>,
 }
 
-impl Get {
-    /// Prints until it is stopped.
-    pub(super) fn follow(
-        &self,
-        wanted: &[ResourceRequest],
-        terminal: &mut Terminal,
-    ) -> anyhow::Result<Outcome> {
-        let [wanted] = wanted else {
-            return Err(UsageError("--watch follows one kind; start one for each".to_owned()).into());
-        };
-        self.store.run(async |store| {
-            let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
-            let mut known = KnownObjects { wanted, objects: BTreeMap::new() };
-            let mut stream = OutputStream {
-                printer: self.printer(),
-                shows_event_type: self.output_watch_events,
-                layout: None,
-            };
-            let mut is_first = true;
-            while let Some(delivery) = events.recv().await {
-                match delivery.event {
-                    FeedEvent::Snapshot(snapshot) => {
-                        print_problems(&snapshot.problems, &mut terminal.err)?;
-                        stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
-                        if std::mem::take(&mut is_first)
-                            && let ObjectSelector::Keys(keys) = &wanted.objects
-                        {
-                            let is_missing = |key: &&Key| !known.objects.contains_key(key);
-                            let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
-                            print_missing(&missing, &*store, &mut terminal.err).await?;
-                            if missing.len() == keys.len() {
-                                return Ok(Outcome::SomeBad);
-                            }
+/// Prints until it is stopped.
+pub(super) fn follow(
+    store: &StoreArgument,
+    printer: Printer<'_>,
+    shows_event_type: bool,
+    wanted: &[ResourceRequest],
+    terminal: &mut Terminal,
+) -> anyhow::Result<Outcome> {
+    let [wanted] = wanted else {
+        return Err(UsageError("--watch follows one kind; start one for each".to_owned()).into());
+    };
+    store.run(async |store| {
+        let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
+        let mut known = KnownObjects { wanted, objects: BTreeMap::new() };
+        let mut stream = OutputStream { printer, shows_event_type, layout: None };
+        let mut is_first = true;
+        while let Some(delivery) = events.recv().await {
+            match delivery.event {
+                FeedEvent::Snapshot(snapshot) => {
+                    print_problems(&snapshot.problems, &mut terminal.err)?;
+                    stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
+                    if std::mem::take(&mut is_first)
+                        && let ObjectSelector::Keys(keys) = &wanted.objects
+                    {
+                        let is_missing = |key: &&Key| !known.objects.contains_key(key);
+                        let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
+                        print_missing(&missing, &*store, &mut terminal.err).await?;
+                        if missing.len() == keys.len() {
+                            return Ok(Outcome::SomeBad);
                         }
                     }
-                    FeedEvent::Changed(batch) => {
-                        stream.print(&known.batch(&batch, &mut terminal.err)?, terminal)?;
-                    }
-                    FeedEvent::Problems(problems) => print_problems(&problems, &mut terminal.err)?,
-                    FeedEvent::Down { reason } if is_first => bail!(reason),
-                    FeedEvent::Down { reason } => {
-                        writeln!(terminal.err, "note: the store is not followed, trying again: {reason}")?;
-                    }
-                    FeedEvent::Replaced { reason } => {
-                        writeln!(terminal.err, "note: the store has other data than it had: {reason}")?;
-                    }
-                    FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
-                    // Lists come as a whole.
-                    FeedEvent::List(_) => {}
                 }
+                FeedEvent::Changed(batch) => {
+                    stream.print(&known.batch(&batch, &mut terminal.err)?, terminal)?;
+                }
+                FeedEvent::Problems(problems) => print_problems(&problems, &mut terminal.err)?,
+                FeedEvent::Down { reason } if is_first => bail!(reason),
+                FeedEvent::Down { reason } => {
+                    writeln!(terminal.err, "note: the store is not followed, trying again: {reason}")?;
+                }
+                FeedEvent::Replaced { reason } => {
+                    writeln!(terminal.err, "note: the store has other data than it had: {reason}")?;
+                }
+                FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
+                // Lists come as a whole.
+                FeedEvent::List(_) => {}
             }
-            bail!("the store is not followed any more; this is a bug")
-        })
-    }
+        }
+        bail!("the store is not followed any more; this is a bug")
+    })
 }
 
 impl KnownObjects<'_> {

@@ -6,7 +6,7 @@ mod print;
 
 use clap::Args;
 
-use self::print::Printer;
+use self::{follow::follow, print::Printer};
 use super::{
     Outcome, Terminal,
     listing::Output,
@@ -54,7 +54,7 @@ impl Get {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let wanted = self.resources.requests()?;
         if self.watch {
-            return self.follow(&wanted, terminal);
+            return follow(&self.store, self.printer(), self.output_watch_events, &wanted, terminal);
         }
         let mut found = self.store.run(async |store| {
             let mut found = Vec::new();

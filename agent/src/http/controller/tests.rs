@@ -10,7 +10,7 @@ use contiv_store_testing::MemoryStore;
 use tower::ServiceExt;
 
 use super::*;
-use crate::{connections::Peer, controllers::ControllerName};
+use crate::{config::ControllerName, connections::Peer};
 
 /// One instance in an election. Its controller is synced when `has_synced` is true.
 struct Instance {

@@ -1,5 +1,6 @@
 //! The page for people: state, services, history. Plain HTML without scripts and external resources.
 
+mod content;
 mod html;
 mod plot;
 mod sections;
@@ -9,27 +10,15 @@ mod tests;
 
 use axum::{extract::State, response::Html};
 
-use self::html::{Page, escape};
-use super::{Api, error::ApiError};
-use crate::{
-    counters::ServiceConnections,
-    node::{HistoryQuery, Quarantined, Query, Record, RendererView, Sizes, Status},
+use self::{
+    content::Content,
+    html::{Page, escape},
 };
+use super::{Api, error::ApiError};
+use crate::node::{HistoryQuery, Query};
 
 /// How many of the newest events are plotted.
 const PLOTTED: usize = 200;
-
-/// The content of the page.
-struct Content {
-    status: Status,
-    sizes: Sizes,
-    renderers: Vec<RendererView>,
-    services: Vec<std::sync::Arc<contiv_model::ContivService>>,
-    /// None if nothing is counted.
-    connections: Option<Vec<ServiceConnections>>,
-    quarantine: Vec<Quarantined>,
-    history: Vec<Record>,
-}
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
     let query = HistoryQuery { last: Some(PLOTTED), ..HistoryQuery::default() };

@@ -8,9 +8,9 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Observer, Reports, Wiring, list, register};
 use crate::{
-    config::controller::ControllerConfig,
+    config::{controller::ControllerConfig, list},
+    controllers::{Observer, Reports, Wiring, register},
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,

@@ -1,0 +1,64 @@
+//! What the handlers of the agent's debug HTTP have in common.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::FromRef;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::ApiError;
+use crate::{
+    counters::ConnectionCounters,
+    health::HealthCheckQuestions,
+    logging::LogLevel,
+    metrics::Metrics,
+    node::{Query, Reply, Request},
+};
+
+/// How long a request waits for the event loop, or for a renderer.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// The state of handlers.
+#[derive(Debug, Clone)]
+pub struct Api {
+    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) health_checks: HealthCheckQuestions,
+    pub(super) log_level: LogLevel,
+    pub(super) counters: ConnectionCounters,
+    pub(super) configuration: Arc<str>,
+}
+
+impl Api {
+    /// Sends queries to the loop through `requests`, and to the server of health checks.
+    pub fn new(
+        requests: mpsc::Sender<Request>,
+        metrics: Arc<Metrics>,
+        health_checks: HealthCheckQuestions,
+        log_level: LogLevel,
+        counters: ConnectionCounters,
+    ) -> Self {
+        Self { requests, metrics, health_checks, log_level, counters, configuration: "".into() }
+    }
+
+    /// The same, with the effective configuration as a file.
+    #[must_use]
+    pub fn with_configuration(self, toml: String) -> Self {
+        Self { configuration: toml.into(), ..self }
+    }
+
+    /// Queries the loop. `question` wraps the channel for the answer.
+    pub(super) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let exchange = async {
+            self.requests.send(Request::Query(question(reply))).await.map_err(|_| ApiError::Stopping)?;
+            answer.await.map_err(|_| ApiError::Stopping)
+        };
+        tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::LoopBusy)?
+    }
+}
+
+impl FromRef<Api> for LogLevel {
+    fn from_ref(api: &Api) -> Self {
+        api.log_level.clone()
+    }
+}

@@ -1,0 +1,35 @@
+//! The endpoints of the agent's debug HTTP.
+
+/// Every endpoint, with its purpose. The page at `/` lists them.
+pub const ENDPOINTS: [(&str, &str, &str); 26] = [
+    ("GET", "/liveness", "200 while the event loop answers"),
+    ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
+    ("GET", "/metrics", "Prometheus metrics"),
+    ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
+    ("GET", "/sizes", "how many services, ports and backends there are"),
+    ("GET", "/counters", "new connections by service, as the kernel has counted them: ?top=10"),
+    ("GET", "/services", "every service as renderers have it"),
+    ("GET", "/services/{namespace}/{name}", "one service"),
+    ("GET", "/snapshot", "everything that renderers are told: services, and facts about this node"),
+    ("GET", "/objects/{kind}", "stored objects in their state in use, as in /objects/endpointslice"),
+    ("GET", "/nodes", "every node"),
+    ("GET", "/pods", "the pods that are attached to this node's dataplane"),
+    ("POST", "/pods", "attach a pod: {namespace, name, interface}, and ?wait=5s for the result"),
+    ("DELETE", "/pods/{namespace}/{name}", "detach a pod"),
+    ("GET", "/renderers", "how the renderers are"),
+    ("GET", "/renderers/{name}/dump", "what a renderer has applied: text, or ?format=json"),
+    ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
+    ("GET", "/quarantine", "what is stored and cannot be used"),
+    ("GET", "/trace", "why a packet goes where it goes: ?from=, ?to=, ?port=, ?protocol=, ?format=text"),
+    (
+        "GET",
+        "/controller/event-history",
+        "what happened: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
+    ),
+    ("GET", "/config", "the configuration in effect, as a file that says the same"),
+    ("GET", "/log/level", "what is logged"),
+    ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_store=debug"),
+    ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
+    ("POST", "/controller/confirm-deletions", "let deletions count that are held because they are too many"),
+    ("GET", "/", "this page"),
+];

@@ -1,0 +1,22 @@
+//! The content of the page.
+
+use std::sync::Arc;
+
+use contiv_model::ContivService;
+
+use crate::{
+    counters::ServiceConnections,
+    node::{Quarantined, Record, RendererView, Sizes, Status},
+};
+
+/// The content of the page.
+pub(super) struct Content {
+    pub(super) status: Status,
+    pub(super) sizes: Sizes,
+    pub(super) renderers: Vec<RendererView>,
+    pub(super) services: Vec<Arc<ContivService>>,
+    /// None if nothing is counted.
+    pub(super) connections: Option<Vec<ServiceConnections>>,
+    pub(super) quarantine: Vec<Quarantined>,
+    pub(super) history: Vec<Record>,
+}

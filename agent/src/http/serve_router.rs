@@ -1,0 +1,23 @@
+//! Serves a router on a listener.
+
+use std::io;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::connections::{Connections, Peer};
+
+/// The maximum number of connections of one listener: more than requests, since idle ones count too.
+const CONNECTIONS: usize = 100;
+
+/// Serves until `stop` is cancelled; pending requests are completed.
+pub(super) async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let listener = Connections::of_this_process(CONNECTIONS).on(listener);
+    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
+}

@@ -1,0 +1,14 @@
+//! The law of values that are read and printed.
+
+use std::{
+    fmt::{Debug, Display},
+    str::FromStr,
+};
+
+/// What is read prints as something that reads the same, and an error says something.
+pub(crate) fn reads_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
+    match text.parse::<T>() {
+        Ok(value) => assert_eq!(value.to_string().parse().ok(), Some(value), "{text:?}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
