@@ -1,7 +1,12 @@
-//! The mirror's own thread: saves the store's content on disk, apart from the path from the store to the kernel.
+//! The mirror's own threads: save the store's content on disk, apart from the path from the store to the kernel.
+//!
+//! The first thread writes each change to the log at once and passes it on to the second, which writes the mirror and waits for
+//! the disk.
 
+mod logger;
+mod messages;
 mod pending;
-mod spool;
+mod writer;
 
 use std::{
     collections::BTreeSet,
@@ -10,29 +15,26 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+        mpsc::{SyncSender, TrySendError, channel, sync_channel},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use contiv_store::{
-    Batch, Entry, Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved, dir::LoadSaved,
-};
+use contiv_store::{Batch, Entry, Mirror, dir::LoadSaved, mirror::log::Log};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{error, info, warn};
+use tracing::warn;
 
-use pending::Pending;
+use logger::Logger;
+use messages::{Job, size};
+use writer::Writer;
+
+pub(crate) use messages::MirrorReport;
 
 /// How many jobs may be queued for a slow disk. If there are more, the store is listed again when the disk has caught up.
 const CAPACITY: usize = 1024;
 /// The same in bytes of changes.
 const CAPACITY_BYTES: usize = 64 << 20;
-/// The least time between two writes: several changes of a key meanwhile are written once.
-const PERIOD: Duration = Duration::from_secs(1);
-/// How long a whole list waits: it usually arrives at the start, when the renderers need the processors.
-const AFTER_LIST: Duration = Duration::from_secs(3);
-
 /// After a failure a write is retried with the next change, and after this time in any case.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -47,42 +49,19 @@ pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
     })
 }
 
-/// A message to the thread.
-#[derive(Debug)]
-enum Job {
-    Replace { revision: i64, entries: Vec<Entry>, keep: BTreeSet<String> },
-    Apply(Batch),
-    Load,
-}
-
-/// A report of the thread.
-#[derive(Debug)]
-pub(crate) enum MirrorReport {
-    /// How much was saved when the agent started, told once.
-    Summary(MirrorSummary),
-    /// What was saved, as was asked for; none if nothing was, or it cannot be read.
-    Loaded(Option<Saved>),
-    /// Everything up to this revision is saved.
-    Written(i64),
-    /// Nothing can be saved at the moment.
-    Failed(String),
-    /// After a failed write the mirror can be written again: its content must be replaced.
-    CaughtUp,
-}
-
-/// The handle of the mirror's thread.
+/// The handle of the mirror's threads.
 #[derive(Debug)]
 pub(crate) struct MirrorHandle {
     jobs: SyncSender<Job>,
-    /// How many bytes of changes the thread has not taken up.
+    /// The queued bytes of changes, until the second thread takes them.
     waiting: Arc<AtomicUsize>,
     /// A job was dropped; only a replacement can come next.
     is_behind: bool,
 }
 
 impl MirrorHandle {
-    /// Starts the thread, which first reports the size of the mirror and whether it has `key`, and which retries after
-    /// `retry_after` when it has failed and nothing changes. It ends, with everything written, when the handle is dropped; the
+    /// Starts the threads, which first report the size of the mirror and whether it has `key`, and which retry after
+    /// `retry_after` when they have failed and nothing changes. They end, with everything written, when the handle is dropped; the
     /// receiver reports the end.
     ///
     /// # Errors
@@ -96,15 +75,29 @@ impl MirrorHandle {
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let taken = Arc::clone(&waiting);
-        let thread = thread::Builder::new().name("mirror".to_owned());
-        thread.spawn(move || {
-            // While the store is being listed. The node may be gone.
-            let _ = reports.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &key)));
-            Writer { folder, source, reports, retry_after, taken, mirror: None, gap: None }.run(&work);
+        let waiting = Arc::<AtomicUsize>::default();
+        let saved = Arc::default();
+        let summary = reports.clone();
+        // Its length is limited by `waiting`.
+        let (to_writer, from_logger) = channel();
+        let mut writer = Writer::new(
+            folder.clone(),
+            source.clone(),
+            reports,
+            retry_after,
+            Arc::clone(&waiting),
+            Arc::clone(&saved),
+        );
+        thread::Builder::new().name("mirror".to_owned()).spawn(move || {
+            writer.run(&from_logger);
             // The receiver may be gone.
             let _ = done.send(());
+        })?;
+        thread::Builder::new().name("mirror-log".to_owned()).spawn(move || {
+            // While the store is being listed. The node may be gone.
+            let _ = summary.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &key)));
+            let log = Log::begin(&folder, &source, Mirror::prepare_log(&folder));
+            Logger::new(log, to_writer, saved).run(&work);
         })?;
         Ok((Self { jobs, waiting, is_behind: false }, ended))
     }
@@ -117,7 +110,7 @@ impl MirrorHandle {
 
     /// Saves changes. They must not contain unusable values.
     pub(crate) fn apply(&mut self, batch: Batch) {
-        let (size, waiting) = (batch.size(), self.waiting.load(Ordering::Relaxed));
+        let (size, waiting) = (size(&batch), self.waiting.load(Ordering::Relaxed));
         // While something is queued, a write will follow, after which the store is listed again.
         self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
         if !self.is_behind {
@@ -136,7 +129,7 @@ impl MirrorHandle {
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;
             if let Job::Apply(batch) = job {
-                self.waiting.fetch_sub(batch.size(), Ordering::Relaxed);
+                self.waiting.fetch_sub(size(&batch), Ordering::Relaxed);
             }
         }
     }
@@ -144,144 +137,6 @@ impl MirrorHandle {
     /// A job was dropped: list the store, and replace the content.
     pub(crate) const fn is_behind(&self) -> bool {
         self.is_behind
-    }
-}
-
-/// The state of the thread.
-struct Writer {
-    folder: PathBuf,
-    source: String,
-    reports: mpsc::Sender<MirrorReport>,
-    retry_after: Duration,
-    taken: Arc<AtomicUsize>,
-    /// Opened on first use, so that the start does not wait for it.
-    mirror: Option<Mirror>,
-    gap: Option<MissedChanges>,
-}
-
-/// A write has failed, so changes are missing in the mirror. It stays as it is, older but complete, until everything is written
-/// again.
-#[derive(Debug, Clone, Copy)]
-struct MissedChanges {
-    /// When to check whether the mirror can be written again: with the next change, or at this time.
-    next_try: Instant,
-}
-
-impl Writer {
-    fn run(&mut self, work: &Receiver<Job>) {
-        let mut pending = Pending::default();
-        let mut next_write = Instant::now();
-        loop {
-            let pause = next_write.saturating_duration_since(Instant::now());
-            let job = match (pending.is_empty(), self.gap) {
-                (false, _) => work.recv_timeout(pause),
-                (true, Some(MissedChanges { next_try })) => {
-                    work.recv_timeout(next_try.saturating_duration_since(Instant::now()))
-                }
-                (true, None) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match job {
-                Ok(Job::Load) => {
-                    let saved = self.load();
-                    self.report(MirrorReport::Loaded(saved));
-                }
-                Ok(Job::Replace { revision, entries, keep }) => {
-                    pending.replace(&self.folder, revision, entries, keep);
-                    next_write = Instant::now() + AFTER_LIST;
-                }
-                Ok(Job::Apply(batch)) => {
-                    self.taken.fetch_sub(batch.size(), Ordering::Relaxed);
-                    match &mut self.gap {
-                        // Added to the saved content it would produce a state that never existed, with a revision that says it
-                        // is complete.
-                        Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
-                        _ => pending.apply(batch),
-                    }
-                }
-                Err(end) => {
-                    if !pending.is_empty() {
-                        let had_gap = self.gap.is_some();
-                        self.write(std::mem::take(&mut pending));
-                        // A full disk must not cause repeated lists of the store.
-                        let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
-                        next_write = Instant::now() + pause;
-                    } else if end == RecvTimeoutError::Timeout {
-                        self.request_list();
-                        next_write = Instant::now() + self.retry_after;
-                    }
-                    if end == RecvTimeoutError::Disconnected {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    fn load(&mut self) -> Option<Saved> {
-        let error = match self.opened().and_then(|mirror| mirror.load()) {
-            Ok(saved) => return saved,
-            Err(error) => error,
-        };
-        warn!(%error, "the mirror cannot be opened; reading a copy of it");
-        Mirror::recall(&self.folder, &self.source).unwrap_or_else(|error| {
-            warn!(%error, "the mirror cannot be read");
-            None
-        })
-    }
-
-    fn write(&mut self, pending: Pending) {
-        let revision = pending.revision();
-        match self.opened().and_then(|mirror| pending.write(mirror)) {
-            Ok(()) => {
-                if self.gap.take().is_some() {
-                    info!(revision, "the mirror is written again");
-                }
-                self.report(MirrorReport::Written(revision));
-            }
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// The failed write is lost: only a replacement can be written next.
-    fn fail(&mut self, error: &MirrorError) {
-        // Once, and not for each similar failure.
-        if self.gap.is_none() {
-            error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
-        }
-        self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
-        // Whatever it contains: the next write opens and checks it again.
-        self.mirror = None;
-        self.report(MirrorReport::Failed(error.to_string()));
-    }
-
-    /// Requests a list of the store, if the mirror can be written again.
-    fn request_list(&mut self) {
-        // Opening it writes to it.
-        match self.opened().map(drop) {
-            Ok(()) => {
-                self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
-                self.report(MirrorReport::CaughtUp);
-            }
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    fn opened(&mut self) -> Result<&mut Mirror, MirrorError> {
-        let mirror = if let Some(mirror) = self.mirror.take() {
-            mirror
-        } else {
-            let (mirror, quarantined) = Mirror::open(&self.folder, &self.source)?;
-            if let Some(QuarantinedFile { path, reason }) = quarantined {
-                warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
-            }
-            mirror
-        };
-        Ok(self.mirror.insert(mirror))
-    }
-
-    /// Waits while the loop's queue is full. The loop may be gone already: at the end it accepts no more reports.
-    fn report(&self, report: MirrorReport) {
-        let _ = self.reports.blocking_send(report);
     }
 }
 

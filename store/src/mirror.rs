@@ -2,64 +2,35 @@
 //!
 //! An embedded database ([`redb`]) makes each write atomic, whenever the process or the machine stops. It does not detect
 //! flipped bits in values, so a checksum over all entries is stored beside them: content with a wrong checksum is quarantined
-//! and never used.
+//! and never used. Content that is not written yet is in a [`log`].
 
+mod database;
+pub mod log;
 mod sum;
 
 use std::{
     collections::BTreeSet,
     fs, io,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
-use bytes::Bytes;
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError,
-    WriteTransaction, backends::InMemoryBackend,
+    Database, ReadableDatabase, ReadableTable, StorageBackend, TableError, WriteTransaction,
+    backends::InMemoryBackend,
 };
-use thiserror::Error;
 
-use crate::{Change, Entry, StoreUrl};
+use crate::{Change, Entry};
+pub use database::MirrorError;
+use database::{
+    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW, STATE, guarded, number, open_and_check, read, state,
+};
+use log::unsaved::Unsaved;
 use sum::EntriesChecksum;
 
 /// The file within the state folder.
 const FILE: &str = "mirror.redb";
 /// The name of a quarantined file.
 const QUARANTINED_FILE: &str = "mirror.redb.damaged";
-/// The layout of the tables below. A file with another layout is quarantined.
-const FORMAT: u64 = 1;
-/// The database's cache. The file is read once and then only written to.
-const CACHE_BYTES: usize = 1 << 20;
-
-/// Key -> create revision, modification revision, value.
-const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> = TableDefinition::new("entries");
-/// One row: format, revision, number of entries, checksum over them.
-const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("state");
-/// One row: the store that is mirrored.
-const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");
-const ROW: &str = "mirror";
-
-/// Why a call of the mirror failed. The store is not affected.
-#[derive(Debug, Error)]
-pub enum MirrorError {
-    /// The file cannot be opened or created.
-    #[error("failed to open {path}: {reason}")]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The content can no longer be read or written.
-    #[error("failed to {action} the mirror: {reason}")]
-    Database {
-        /// Such as "write".
-        action: &'static str,
-        /// What went wrong.
-        reason: String,
-    },
-}
 
 /// The saved content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,15 +63,31 @@ pub struct MirrorSummary {
 #[derive(Debug)]
 pub struct Mirror {
     database: Database,
+    /// The number of the last log record that the next write contains.
+    number: u64,
 }
 
 impl Mirror {
     /// Opens the mirror in a folder, or creates one. `source` names the mirrored store: the content of another store is not
-    /// used. A damaged file, or one with a wrong checksum, is quarantined and a new one is created.
+    /// used. A damaged file, or one with a wrong checksum, is quarantined and a new one is created. Newer content of the log is
+    /// saved.
     ///
     /// # Errors
     /// When no file can be opened or created.
     pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
+        Self::open_before(folder, source, u64::MAX)
+    }
+
+    /// The same without the segments of the log that begin with this number or later: the process that writes them saves their
+    /// content too.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_before(
+        folder: &Path,
+        source: &str,
+        before: u64,
+    ) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
         let path = folder.join(FILE);
         if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
             // Its target would be written to.
@@ -108,7 +95,7 @@ impl Mirror {
         }
         let create = || Database::builder().set_cache_size(CACHE_BYTES).create(&path);
         let reason = match open_and_check(create, source) {
-            Ok(database) => return Ok((Self { database }, None)),
+            Ok(database) => return Ok((Self::replayed(database, folder, source, before)?, None)),
             // A file with another owner, or one that cannot be opened, is not damaged.
             Err(LoadError::System(error)) => {
                 return Err(MirrorError::Open { path, reason: error.to_string() });
@@ -119,22 +106,73 @@ impl Mirror {
         let failed = |reason: String| MirrorError::Open { path: path.clone(), reason };
         fs::rename(&path, &quarantine_file.path).map_err(|error| failed(error.to_string()))?;
         let database = open_and_check(create, source).map_err(|error| failed(error.to_string()))?;
-        Ok((Self { database }, Some(quarantine_file)))
+        Ok((Self::replayed(database, folder, source, before)?, Some(quarantine_file)))
     }
 
-    /// The number of saved entries, and whether this key is one of them, without reading the rest. Zero if unknown.
+    /// A mirror to which the newer content of the log was added.
+    fn replayed(database: Database, folder: &Path, source: &str, before: u64) -> Result<Self, MirrorError> {
+        let (is_filled, number) = guarded("read", || Ok((state(&database)?.is_some(), number(&database)?)))?;
+        let mut mirror = Self { database, number: number.unwrap_or_default() };
+        if let Some(number) = number {
+            for unsaved in log::unsaved::read(folder, source, is_filled.then_some(number), before) {
+                match unsaved {
+                    Unsaved::Changes { number, revision, changes } => {
+                        mirror.number = number;
+                        mirror.apply(revision, &changes)?;
+                    }
+                    Unsaved::List { number, revision, keep, list } => {
+                        mirror.number = number;
+                        mirror.replace(revision, list.into_entries(), &keep)?;
+                    }
+                }
+            }
+        }
+        Ok(mirror)
+    }
+
+    /// The number of saved entries, and whether this key is one of them, without reading the rest of the database. Zero if unknown.
+    /// Every value in newer records of the log counts as an entry of its own, and deletions there do not count.
     pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
-        if !path.exists() {
-            return MirrorSummary::default();
-        }
-        let summary = guarded("read", || {
-            let database = Database::builder().set_cache_size(CACHE_BYTES).open(path)?;
-            let Some((_, _, count, _)) = state(&database)? else { return Ok(MirrorSummary::default()) };
+        let in_database = || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
+            let Some((_, _, count, _)) = state(&database)? else { return Ok(Default::default()) };
             let has_key = database.begin_read()?.open_table(ENTRIES)?.get(key)?.is_some();
-            Ok(MirrorSummary { entries: count.try_into().unwrap_or(usize::MAX), has_key })
+            let entries = count.try_into().unwrap_or(usize::MAX);
+            Ok((MirrorSummary { entries, has_key }, number(&database)?.unwrap_or(u64::MAX)))
+        };
+        let saved = if path.exists() { guarded("read", in_database).ok() } else { None };
+        let (mut summary, number) = saved.unwrap_or_default();
+        log::unsaved::for_each_put(folder, number, |entry| {
+            summary.entries = summary.entries.saturating_add(1);
+            summary.has_key |= entry.key == key;
         });
-        summary.unwrap_or_default()
+        summary
+    }
+
+    /// The number of the last log record that is saved; none if nothing is, or if it is unknown. After a version without a log has
+    /// written, older records are outdated, and removed.
+    pub fn prepare_log(folder: &Path) -> Option<u64> {
+        let path = folder.join(FILE);
+        let prepare = || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
+            let Some((_, revision, count, total)) = state(&database)? else { return Ok(None) };
+            if let Some(number) = number(&database)? {
+                return Ok(Some(number));
+            }
+            log::remove_until(folder, u64::MAX);
+            let transaction = database.begin_write()?;
+            transaction.open_table(LOG)?.insert(ROW, (0, revision, count, total))?;
+            transaction.commit()?;
+            Ok(Some(0))
+        };
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
+        if is_file { guarded("open", prepare).ok()? } else { None }
+    }
+
+    /// Sets the number of the last log record that the next write contains.
+    pub const fn set_number(&mut self, number: u64) {
+        self.number = number;
     }
 
     /// The saved content of a folder that cannot be written to, as on a full or read-only disk. The file is not changed. None
@@ -146,14 +184,11 @@ impl Mirror {
         let path = folder.join(FILE);
         // The database writes to the file that it opens, so it gets a copy.
         let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             other => {
                 other.map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?
             }
         };
-        if bytes.is_empty() {
-            return Ok(None);
-        }
         let copy = || {
             let memory = InMemoryBackend::new();
             memory.set_len(bytes.len() as u64)?;
@@ -162,7 +197,7 @@ impl Mirror {
         };
         let database = open_and_check(copy, source)
             .map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?;
-        Self { database }.load()
+        Self::replayed(database, folder, source, u64::MAX)?.load()
     }
 
     /// The saved content; none if nothing was saved.
@@ -170,7 +205,8 @@ impl Mirror {
     /// # Errors
     /// When it can no longer be read.
     pub fn load(&self) -> Result<Option<Saved>, MirrorError> {
-        guarded("read", || read(&self.database))
+        let content = guarded("read", || read(&self.database))?;
+        Ok(content.map(|(revision, entries)| Saved { revision, entries }))
     }
 
     /// Saves the complete content at this revision, sorted by key. The saved values of the keys in `keep` stay: the store has
@@ -250,6 +286,8 @@ impl Mirror {
                 });
                 work(&transaction, &mut sum)?;
                 state.insert(ROW, (FORMAT, revision, sum.count, sum.total))?;
+                let mut log = transaction.open_table(LOG)?;
+                log.insert(ROW, (self.number, revision, sum.count, sum.total))?;
             }
             transaction.commit()?;
             Ok(())
@@ -269,124 +307,6 @@ fn put(table: &mut EntriesTable<'_>, sum: &mut EntriesChecksum, entry: &Entry) -
         sum.add(&entry.key, new);
     }
     Ok(())
-}
-
-/// Why a file is not used.
-#[derive(Debug, Error)]
-enum LoadError {
-    #[error(transparent)]
-    System(io::Error),
-    #[error("{0}")]
-    Content(String),
-}
-
-/// Opens a database and reads all of it, so that its content can be trusted afterwards.
-fn open_and_check(
-    open: impl Fn() -> Result<Database, DatabaseError>,
-    source: &str,
-) -> Result<Database, LoadError> {
-    let open = || {
-        let database = open().map_err(|error| unusable(error.into()))?;
-        check(&database, source)?;
-        Ok(database)
-    };
-    // The database may panic on a damaged file.
-    catch_unwind(AssertUnwindSafe(open))
-        .unwrap_or_else(|_| Err(LoadError::Content("it is damaged".to_owned())))
-}
-
-/// Distinguishes errors of the machine, which leave the content unknown, from a damaged file, which makes the database read
-/// beyond its end.
-fn unusable(error: redb::Error) -> LoadError {
-    match error {
-        redb::Error::Io(error)
-            if !matches!(
-                error.kind(),
-                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
-            ) =>
-        {
-            LoadError::System(error)
-        }
-        redb::Error::PreviousIo => LoadError::System(io::Error::other(error.to_string())),
-        redb::Error::DatabaseAlreadyOpen => LoadError::System(io::ErrorKind::ResourceBusy.into()),
-        error => LoadError::Content(error.to_string()),
-    }
-}
-
-fn check(database: &Database, source: &str) -> Result<(), LoadError> {
-    // A read error means damage, whatever the reason; a write error does not.
-    let content = |error: redb::Error| LoadError::Content(error.to_string());
-    if let Some((format, _, count, total)) = state(database).map_err(content)? {
-        if format != FORMAT {
-            return Err(LoadError::Content(format!("its format is {format}, and this is {FORMAT}")));
-        }
-        let (expected, found) = (EntriesChecksum { count, total }, sum_of(database).map_err(content)?);
-        if expected != found {
-            return Err(LoadError::Content(format!("its content does not add up: {found}, not {expected}")));
-        }
-    }
-    let is_of_source = claim(database, source).map_err(unusable)?;
-    if is_of_source { Ok(()) } else { Err(LoadError::Content(format!("it is not of {source}"))) }
-}
-
-/// True if this is a mirror of the source; a new one becomes it. A changed URL of the same store still matches.
-fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
-    let transaction = database.begin_write()?;
-    let is_of_source = {
-        let mut table = transaction.open_table(SOURCE)?;
-        let found = table.get(ROW)?.map(|row| row.value().to_owned());
-        let is_of_source = found.as_deref().is_none_or(|found| is_same_store(found, source));
-        if is_of_source && found.as_deref() != Some(source) {
-            table.insert(ROW, source)?;
-        }
-        is_of_source
-    };
-    transaction.commit()?;
-    Ok(is_of_source)
-}
-
-fn is_same_store(one: &str, other: &str) -> bool {
-    let urls = one.parse::<StoreUrl>().ok().zip(other.parse().ok());
-    urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))
-}
-
-/// Format, revision, number of entries and checksum; none if nothing was ever saved.
-fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>, redb::Error> {
-    match database.begin_read()?.open_table(STATE) {
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        other => Ok(other?.get(ROW)?.map(|row| row.value())),
-    }
-}
-
-fn read(database: &Database) -> Result<Option<Saved>, redb::Error> {
-    let Some((_, revision, ..)) = state(database)? else { return Ok(None) };
-    let transaction = database.begin_read()?;
-    let mut entries = Vec::new();
-    for row in transaction.open_table(ENTRIES)?.iter()? {
-        let (key, value) = row?;
-        let (create_revision, mod_revision, value) = value.value();
-        let value = Bytes::copy_from_slice(value);
-        entries.push(Entry { key: key.value().to_owned(), value, create_revision, mod_revision });
-    }
-    Ok(Some(Saved { revision, entries }))
-}
-
-fn sum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
-    let mut sum = EntriesChecksum::default();
-    for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
-        let (key, value) = row?;
-        sum.add(key.value(), value.value());
-    }
-    Ok(sum)
-}
-
-/// Runs work on the database, which may panic on a damaged file.
-fn guarded<T>(action: &'static str, work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, MirrorError> {
-    let failed = |reason| MirrorError::Database { action, reason };
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed("it is damaged".to_owned())),
-    }
 }
 
 #[cfg(test)]

@@ -139,6 +139,12 @@ impl StoreUrl {
     }
 }
 
+/// Whether two texts are URLs of the same store.
+pub(crate) fn names_the_same_store(one: &str, other: &str) -> bool {
+    let urls = one.parse::<StoreUrl>().ok().zip(other.parse().ok());
+    urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))
+}
+
 /// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
 ///
 /// A folder is read at once. With etcd and Kubernetes nothing is sent yet: whether it can be reached, and whether the files

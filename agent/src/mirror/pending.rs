@@ -1,36 +1,19 @@
 //! Everything that is still to be written: at most one replacement, and the last change of each key after it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::BTreeMap;
 
-use contiv_store::{Batch, Change, Entry, Mirror, MirrorError};
-use tracing::debug;
+use contiv_store::{Batch, Change, Mirror, MirrorError};
 
-use super::spool::Spool;
+use super::messages::{PendingList, Replacement};
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     replacement: Option<Replacement>,
     changes: BTreeMap<String, Change>,
+    /// The number of the last log record in it.
+    number: u64,
     /// The revision after all of it.
     revision: Option<i64>,
-}
-
-#[derive(Debug)]
-struct Replacement {
-    revision: i64,
-    entries: PendingList,
-    keep: BTreeSet<String>,
-}
-
-/// A list that waits to be saved.
-#[derive(Debug)]
-enum PendingList {
-    OnDisk(Spool),
-    /// Writing it to disk failed.
-    InMemory(Vec<Entry>),
 }
 
 impl Pending {
@@ -42,26 +25,18 @@ impl Pending {
         self.revision.unwrap_or_default()
     }
 
-    /// Replaces everything that waited until now. The list waits in this folder.
-    pub(super) fn replace(
-        &mut self,
-        folder: &Path,
-        revision: i64,
-        entries: Vec<Entry>,
-        keep: BTreeSet<String>,
-    ) {
-        let entries = match Spool::new(folder, &entries) {
-            Ok(spool) => PendingList::OnDisk(spool),
-            Err(error) => {
-                debug!(%error, "what is to be saved waits in memory");
-                PendingList::InMemory(entries)
-            }
-        };
-        let replacement = Some(Replacement { revision, entries, keep });
-        *self = Self { replacement, changes: BTreeMap::new(), revision: Some(revision) };
+    pub(super) const fn number(&self) -> u64 {
+        self.number
     }
 
-    pub(super) fn apply(&mut self, batch: Batch) {
+    /// Replaces everything that is pending.
+    pub(super) fn replace(&mut self, list: Replacement) {
+        let (number, revision) = (list.number, Some(list.revision));
+        *self = Self { replacement: Some(list), changes: BTreeMap::new(), number, revision };
+    }
+
+    pub(super) fn apply(&mut self, number: u64, batch: Batch) {
+        self.number = number;
         self.revision = Some(batch.revision);
         for change in batch.changes {
             let key = match &change {
@@ -74,15 +49,22 @@ impl Pending {
 
     pub(super) fn write(self, mirror: &mut Mirror) -> Result<(), MirrorError> {
         let revision = self.revision();
-        if let Some(Replacement { revision, entries, keep }) = self.replacement {
-            match entries {
-                PendingList::OnDisk(spool) => mirror.replace(revision, spool.into_entries(), &keep)?,
+        if let Some(list) = self.replacement {
+            mirror.set_number(list.number);
+            match list.entries {
+                PendingList::InLog(entries) => {
+                    mirror.replace(list.revision, entries.into_entries(), &list.keep)?;
+                }
                 PendingList::InMemory(entries) => {
-                    mirror.replace(revision, entries.into_iter().map(Ok), &keep)?;
+                    mirror.replace(list.revision, entries.into_iter().map(Ok), &list.keep)?;
                 }
             }
         }
         let changes: Vec<Change> = self.changes.into_values().collect();
-        if changes.is_empty() { Ok(()) } else { mirror.apply(revision, &changes) }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        mirror.set_number(self.number);
+        mirror.apply(revision, &changes)
     }
 }

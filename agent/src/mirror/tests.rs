@@ -1,6 +1,10 @@
-use contiv_store::Change;
+use contiv_store::{Change, MirrorSummary, Saved};
 
-use super::*;
+use super::{
+    messages::{PendingList, Replacement},
+    pending::Pending,
+    *,
+};
 
 /// Short, so that tests do not wait for it.
 const RETRY: Duration = Duration::from_millis(50);
@@ -137,12 +141,46 @@ fn mirror_writes_a_key_once_and_a_list_replaces_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (mut mirror, _) = Mirror::open(folder.path(), "dir:/x").unwrap();
     let mut pending = Pending::default();
-    pending.apply(put("/gone", "1", 1));
-    pending.replace(folder.path(), 2, vec![entry("/a", "1", 2)], BTreeSet::new());
-    pending.apply(put("/a", "2", 3));
-    pending.apply(put("/a", "3", 4));
+    pending.apply(1, put("/gone", "1", 1));
+    let entries = PendingList::InMemory(vec![entry("/a", "1", 2)]);
+    pending.replace(Replacement { number: 2, revision: 2, entries, keep: BTreeSet::new() });
+    pending.apply(3, put("/a", "2", 3));
+    pending.apply(4, put("/a", "3", 4));
     assert!(!pending.is_empty());
     pending.write(&mut mirror).unwrap();
     let saved = mirror.load().unwrap().unwrap();
     assert_eq!((saved.revision, values(&saved)), (4, vec![("/a", b"3".as_slice())]));
+}
+
+#[tokio::test]
+async fn mirror_that_cannot_be_written_is_restored_from_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("mirror.redb");
+    std::fs::create_dir(&database).unwrap();
+    let RunningMirror { mut handle, mut reports, ended } = start(folder.path());
+    handle.replace(3, vec![entry("/a", "1", 2), entry("/b", "1", 3)], BTreeSet::new());
+    handle.apply(put("/a", "2", 4));
+    handle.apply(Batch { revision: 5, changes: vec![] });
+    handle.apply(put("/a", "3", 6));
+    wait_until_failed(&mut reports).await;
+    // The writer drops this one, as it has missed others.
+    handle.apply(put("/b", "2", 7));
+    drop(handle);
+    ended.await.unwrap();
+
+    std::fs::remove_dir(&database).unwrap();
+    let mut started = start(folder.path());
+    let Some(MirrorReport::Summary(summary)) = started.reports.recv().await else { panic!() };
+    assert_eq!(summary, MirrorSummary { entries: 5, has_key: true });
+    let saved = started.load().await.unwrap();
+    assert_eq!((saved.revision, values(&saved)), (7, vec![("/a", b"3".as_slice()), ("/b", b"2")]));
+    // This process continues the log, and removes it when it ends.
+    let RunningMirror { mut handle, ended, reports: _reports } = started;
+    handle.apply(put("/b", "3", 8));
+    drop(handle);
+    ended.await.unwrap();
+    let names: Vec<_> = folder.path().read_dir().unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["mirror.redb"]);
+    let saved = start(folder.path()).load().await.unwrap();
+    assert_eq!((saved.revision, values(&saved)), (8, vec![("/a", b"3".as_slice()), ("/b", b"3")]));
 }

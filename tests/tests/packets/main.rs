@@ -22,6 +22,7 @@ mod kubernetes;
 mod lab;
 mod mass_deletion;
 mod mirror;
+mod mirror_kills;
 mod new_node;
 mod nftables_kernel;
 mod nftables_watch;

@@ -68,21 +68,28 @@ impl EtcdClient<'_> {
     /// Writes a service's endpoint slice of one family by a request to one member, without the cost of starting a command.
     /// Returns the time before the request was sent.
     pub fn put_slice_at_once(&self, member: usize, service: &Service, family: Family) -> Result<Instant> {
-        let value = slice_value(service, family).to_string();
-        let body = json!({"key": encode(&slice_key(service, family)), "value": encode(&value)});
-        self.request_at_once(member, "/v3/kv/put", &body)
+        self.put_value_at_once(member, &slice_key(service, family), &slice_value(service, family).to_string())
     }
 
     /// The same for the service itself.
     pub fn put_service_at_once(&self, member: usize, service: &Service) -> Result<Instant> {
-        let value = service_value(service).to_string();
-        let body = json!({"key": encode(&service_key(service)), "value": encode(&value)});
+        self.put_value_at_once(member, &service_key(service), &service_value(service).to_string())
+    }
+
+    /// Writes any value in the same way.
+    pub fn put_value_at_once(&self, member: usize, key: &str, value: &str) -> Result<Instant> {
+        let body = json!({"key": encode(key), "value": encode(value)});
         self.request_at_once(member, "/v3/kv/put", &body)
     }
 
     /// Removes a service in the same way.
     pub fn delete_service_at_once(&self, member: usize, service: &Service) -> Result<Instant> {
-        self.request_at_once(member, "/v3/kv/deleterange", &json!({"key": encode(&service_key(service))}))
+        self.delete_at_once(member, &service_key(service))
+    }
+
+    /// Removes any key in the same way.
+    pub fn delete_at_once(&self, member: usize, key: &str) -> Result<Instant> {
+        self.request_at_once(member, "/v3/kv/deleterange", &json!({"key": encode(key)}))
     }
 
     fn request_at_once(&self, member: usize, path: &str, body: &Value) -> Result<Instant> {

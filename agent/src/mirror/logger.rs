@@ -1,0 +1,74 @@
+//! The first of the mirror's threads: writes everything to the log at once, so that it is there when the agent is killed.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender},
+    },
+};
+
+use contiv_store::mirror::log::Log;
+use tracing::{info, warn};
+
+use super::messages::{Job, PendingList, Replacement, Work};
+
+/// The state of the thread.
+pub(super) struct Logger {
+    log: Log,
+    writer: Sender<Work>,
+    /// The last record of this process's log that is saved.
+    saved: Arc<AtomicU64>,
+    is_failing: bool,
+}
+
+impl Logger {
+    pub(super) const fn new(log: Log, writer: Sender<Work>, saved: Arc<AtomicU64>) -> Self {
+        Self { log, writer, saved, is_failing: false }
+    }
+
+    /// Does not sync, so it waits for the disk only when the kernel has too much to write already.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        self.hand_over(Work::Begin { first: self.log.next() });
+        while let Ok(job) = jobs.recv() {
+            self.log.set_saved(self.saved.load(Ordering::Relaxed));
+            let work = match job {
+                Job::Load => Work::Load,
+                // Only the revision changes, and that alone is not saved.
+                Job::Apply(batch) if batch.changes.is_empty() => {
+                    Work::Apply { number: self.log.next() - 1, batch }
+                }
+                Job::Apply(batch) => {
+                    let (number, written) = self.log.append(&batch);
+                    self.note(written.as_ref().err());
+                    Work::Apply { number, batch }
+                }
+                Job::Replace { revision, entries, keep } => {
+                    let (number, list) = self.log.append_list(revision, &entries, &keep);
+                    self.note(list.as_ref().err());
+                    let entries = list.map_or(PendingList::InMemory(entries), PendingList::InLog);
+                    Work::Replace(Replacement { number, revision, entries, keep })
+                }
+            };
+            self.hand_over(work);
+        }
+    }
+
+    fn hand_over(&self, work: Work) {
+        // A thread that has ended has reported why.
+        let _ = self.writer.send(work);
+    }
+
+    /// Reports when writing the log begins to fail, and when it works again. The next write of the mirror closes the gap.
+    fn note(&mut self, error: Option<&io::Error>) {
+        match error {
+            Some(error) if !self.is_failing => {
+                warn!(%error, "the mirror's log cannot be written: without the store, a start after a crash would find a state that is a second older");
+            }
+            None if self.is_failing => info!("the mirror's log is written again"),
+            _ => (),
+        }
+        self.is_failing = error.is_some();
+    }
+}

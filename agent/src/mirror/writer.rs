@@ -1,0 +1,200 @@
+//! The second of the mirror's threads: writes the mirror, at most once a second, and waits for the disk.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use contiv_store::{Mirror, MirrorError, QuarantinedFile, Saved, mirror::log};
+use tokio::sync::mpsc;
+use tracing::{error, info, warn};
+
+use super::{
+    messages::{MirrorReport, Work, size},
+    pending::Pending,
+};
+
+/// The least time between two writes: several changes of a key meanwhile are written once.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a whole list waits: it usually arrives at the start, when the renderers need the processors.
+const AFTER_LIST: Duration = Duration::from_secs(3);
+
+/// The state of the thread.
+pub(super) struct Writer {
+    folder: PathBuf,
+    source: String,
+    reports: mpsc::Sender<MirrorReport>,
+    retry_after: Duration,
+    /// The queued bytes of changes.
+    waiting: Arc<AtomicUsize>,
+    /// The last record of this process's log that is saved.
+    saved: Arc<AtomicU64>,
+    /// The first record of this process's log. Older ones are replayed when the mirror is opened.
+    first: u64,
+    /// Opened on first use, so that the start does not wait for it.
+    mirror: Option<Mirror>,
+    gap: Option<MissedChanges>,
+}
+
+/// A write has failed, so changes are missing in the mirror. It stays as it is, older but complete, until everything is written
+/// again.
+#[derive(Debug, Clone, Copy)]
+struct MissedChanges {
+    /// When to check whether the mirror can be written again: with the next change, or at this time.
+    next_try: Instant,
+}
+
+impl Writer {
+    pub(super) fn new(
+        folder: PathBuf,
+        source: String,
+        reports: mpsc::Sender<MirrorReport>,
+        retry_after: Duration,
+        waiting: Arc<AtomicUsize>,
+        saved: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            folder,
+            source,
+            reports,
+            retry_after,
+            waiting,
+            saved,
+            first: u64::MAX,
+            mirror: None,
+            gap: None,
+        }
+    }
+
+    pub(super) fn run(&mut self, work: &Receiver<Work>) {
+        let mut pending = Pending::default();
+        let mut next_write = Instant::now();
+        loop {
+            let pause = next_write.saturating_duration_since(Instant::now());
+            let job = match (pending.is_empty(), self.gap) {
+                (false, _) => work.recv_timeout(pause),
+                (true, Some(MissedChanges { next_try })) => {
+                    work.recv_timeout(next_try.saturating_duration_since(Instant::now()))
+                }
+                (true, None) => work.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match job {
+                Ok(Work::Begin { first }) => self.first = first,
+                Ok(Work::Load) => {
+                    let saved = self.load();
+                    self.report(MirrorReport::Loaded(saved));
+                }
+                Ok(Work::Replace(list)) => {
+                    pending.replace(list);
+                    next_write = Instant::now() + AFTER_LIST;
+                }
+                Ok(Work::Apply { number, batch }) => {
+                    self.waiting.fetch_sub(size(&batch), Ordering::Relaxed);
+                    match &mut self.gap {
+                        // Added to the saved content it would produce a state that never existed, with a revision that says it
+                        // is complete.
+                        Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
+                        _ => pending.apply(number, batch),
+                    }
+                }
+                Err(end) => {
+                    if !pending.is_empty() {
+                        let had_gap = self.gap.is_some();
+                        self.write(std::mem::take(&mut pending));
+                        // A full disk must not cause repeated lists of the store.
+                        let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
+                        next_write = Instant::now() + pause;
+                    } else if end == RecvTimeoutError::Timeout {
+                        self.request_list();
+                        next_write = Instant::now() + self.retry_after;
+                    }
+                    if end == RecvTimeoutError::Disconnected {
+                        return self.finish();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes the log, if everything in it is saved.
+    fn finish(&self) {
+        let saved = self.saved.load(Ordering::Relaxed);
+        if saved >= self.first && self.gap.is_none() {
+            log::remove_until(&self.folder, saved);
+        }
+    }
+
+    fn load(&mut self) -> Option<Saved> {
+        let error = match self.opened().and_then(|mirror| mirror.load()) {
+            Ok(saved) => return saved,
+            Err(error) => error,
+        };
+        warn!(%error, "the mirror cannot be opened; reading a copy of it");
+        Mirror::recall(&self.folder, &self.source).unwrap_or_else(|error| {
+            warn!(%error, "the mirror cannot be read");
+            None
+        })
+    }
+
+    fn write(&mut self, pending: Pending) {
+        let (revision, number) = (pending.revision(), pending.number());
+        match self.opened().and_then(|mirror| pending.write(mirror)) {
+            Ok(()) => {
+                if self.gap.take().is_some() {
+                    info!(revision, "the mirror is written again");
+                }
+                self.saved.store(number, Ordering::Relaxed);
+                log::remove_saved(&self.folder, number);
+                self.report(MirrorReport::Written(revision));
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The failed write is lost: only a replacement can be written next.
+    fn fail(&mut self, error: &MirrorError) {
+        // Once, and not for each similar failure.
+        if self.gap.is_none() {
+            error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
+        }
+        self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
+        // Whatever it contains: the next write opens and checks it again.
+        self.mirror = None;
+        self.report(MirrorReport::Failed(error.to_string()));
+    }
+
+    /// Requests a list of the store, if the mirror can be written again.
+    fn request_list(&mut self) {
+        // Opening it writes to it.
+        match self.opened().map(drop) {
+            Ok(()) => {
+                self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
+                self.report(MirrorReport::CaughtUp);
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut Mirror, MirrorError> {
+        let mirror = if let Some(mirror) = self.mirror.take() {
+            mirror
+        } else {
+            let (mirror, quarantined) = Mirror::open_before(&self.folder, &self.source, self.first)?;
+            if let Some(QuarantinedFile { path, reason }) = quarantined {
+                warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
+            }
+            mirror
+        };
+        Ok(self.mirror.insert(mirror))
+    }
+
+    /// Waits while the loop's queue is full. The loop may be gone already: at the end it accepts no more reports.
+    fn report(&self, report: MirrorReport) {
+        let _ = self.reports.blocking_send(report);
+    }
+}

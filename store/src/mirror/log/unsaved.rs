@@ -1,0 +1,93 @@
+//! Reads the part of the log that is not in the mirror.
+
+use std::{collections::BTreeSet, path::Path};
+
+use super::{
+    record::{self, Record},
+    segment::{List, open, segments},
+};
+use crate::{Change, Entry, url::names_the_same_store};
+
+/// Content to be saved in the mirror, in this order.
+#[derive(Debug)]
+pub(in crate::mirror) enum Unsaved {
+    /// The changes of several records, up to this number.
+    Changes { number: u64, revision: i64, changes: Vec<Change> },
+    /// A complete list.
+    List { number: u64, revision: i64, keep: BTreeSet<String>, list: List },
+}
+
+impl Unsaved {
+    pub(super) const fn number(&self) -> u64 {
+        match self {
+            Self::Changes { number, .. } | Self::List { number, .. } => *number,
+        }
+    }
+}
+
+/// The content of a store's log after the record `saved`, from segments that begin before a number. Records after a gap are left
+/// out, and so are truncated lists. If nothing is saved, it begins with a list.
+pub(in crate::mirror) fn read(
+    folder: &Path,
+    source: &str,
+    saved: Option<u64>,
+    before: u64,
+) -> impl Iterator<Item = Unsaved> {
+    let segments = segments(folder).into_iter().take_while(move |(first, _)| *first < before);
+    let mut last = saved;
+    segments.flat_map(move |(_, path)| {
+        let mut unsaved = Vec::new();
+        let mut reader = open(&path, |found| names_the_same_store(found, source));
+        while let Some(record) = reader.as_mut().and_then(record::read) {
+            match record {
+                Record::Changes { number, batch } if last.is_some_and(|last| number == last + 1) => {
+                    last = Some(number);
+                    push(&mut unsaved, number, batch.revision, batch.changes);
+                }
+                Record::List { number, revision, keep } if last.is_none_or(|last| number > last) => {
+                    // It is read twice, so that a truncated list has no effect.
+                    let is_whole = List::open(&path).is_ok_and(|list| list.into_entries().all(|e| e.is_ok()));
+                    if is_whole && let Ok(list) = List::open(&path) {
+                        last = Some(number);
+                        unsaved.push(Unsaved::List { number, revision, keep, list });
+                    }
+                }
+                // A record that is saved, one after a gap, or a part of a list.
+                _ => (),
+            }
+        }
+        unsaved
+    })
+}
+
+/// Adds changes to the previous ones, if those are no list.
+fn push(unsaved: &mut Vec<Unsaved>, number: u64, revision: i64, changes: Vec<Change>) {
+    if let Some(Unsaved::Changes { number: last, revision: newest, changes: all }) = unsaved.last_mut() {
+        (*last, *newest) = (number, revision);
+        all.extend(changes);
+    } else {
+        unsaved.push(Unsaved::Changes { number, revision, changes });
+    }
+}
+
+/// Calls `show` with each value in records after this number, of any store, even if it was changed or deleted later.
+pub(in crate::mirror) fn for_each_put(folder: &Path, saved: u64, mut show: impl FnMut(&Entry)) {
+    for (_, path) in segments(folder) {
+        let mut is_after = false;
+        let Some(mut reader) = open(&path, |_| true) else { continue };
+        while let Some(record) = record::read(&mut reader) {
+            match record {
+                Record::Changes { number, batch } if number > saved => {
+                    for change in &batch.changes {
+                        if let Change::Put(entry) = change {
+                            show(entry);
+                        }
+                    }
+                }
+                Record::List { number, .. } => is_after = number > saved,
+                Record::Entry(entry) if is_after => show(&entry),
+                _ => (),
+            }
+        }
+    }
+}
