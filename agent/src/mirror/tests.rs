@@ -75,6 +75,18 @@ async fn mirror_dropped_writes_everything_for_the_next_start() {
     assert_eq!((saved.revision, values(&saved)), (40, vec![("/a", b"39".as_slice())]));
 }
 
+#[tokio::test]
+async fn list_after_unsaved_list_keeps_its_kept_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let RunningMirror { mut handle, ended, reports: _reports } = start(folder.path());
+    handle.replace(3, vec![entry("/a", "1", 2)], BTreeSet::new());
+    handle.replace(4, vec![entry("/b", "1", 4)], BTreeSet::from(["/a".to_owned()]));
+    drop(handle);
+    ended.await.unwrap();
+    let saved = start(folder.path()).load().await.unwrap();
+    assert_eq!((saved.revision, values(&saved)), (4, vec![("/a", b"1".as_slice()), ("/b", b"1")]));
+}
+
 async fn wait_until_caught_up(reports: &mut mpsc::Receiver<MirrorReport>) {
     while !matches!(reports.recv().await.unwrap(), MirrorReport::CaughtUp) {}
 }

@@ -90,6 +90,10 @@ impl Writer {
                     self.report(MirrorReport::Loaded(saved));
                 }
                 Ok(Work::Replace(list)) => {
+                    // The kept keys are those of the state before the list, which must be saved first.
+                    if !list.keep.is_empty() && !pending.is_empty() {
+                        self.write(std::mem::take(&mut pending));
+                    }
                     pending.replace(list);
                     next_write = Instant::now() + AFTER_LIST;
                 }

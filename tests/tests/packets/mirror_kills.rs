@@ -14,7 +14,7 @@ use contiv_tests::{
     cluster::{Etcd, EtcdClient, ROOT, Service, State},
     lab::{Lab, Result, isolated_within, wait_until},
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 /// How often the agent is killed; `CONTIV_MIRROR_KILLS` sets another number.
