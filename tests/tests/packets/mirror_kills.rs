@@ -125,7 +125,7 @@ impl Churn<'_> {
         self.repeat(|| {
             let change = self.slid.fetch_add(1, Ordering::Relaxed);
             let newest = u16::try_from(1 + change / 2).expect("no more changes than that");
-            if change % 2 == 0 {
+            if change.is_multiple_of(2) {
                 put_slice(self.etcd, self.service, &format!("window-{newest}"), [10, WINDOW], newest)
             } else {
                 let oldest = newest.saturating_sub(WINDOW_LENGTH);
