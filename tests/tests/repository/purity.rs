@@ -14,7 +14,7 @@ const PURE: [&str; 4] = ["core.rs", "core", "decode.rs", "message.rs"];
 const IMPURE: [&str; 14] = [
     "tokio",
     "async ",
-    ".await",
+    "await;",
     "Instant::now",
     "Timestamp::now",
     "SystemTime",
