@@ -141,7 +141,9 @@ impl Mirror {
             let entries = count.try_into().unwrap_or(usize::MAX);
             Ok((MirrorSummary { entries, has_key }, number(&database)?.unwrap_or(u64::MAX)))
         };
-        let saved = if path.exists() { guarded("read", in_database).ok() } else { None };
+        let saved = if path.exists() { guarded("read", in_database).map(Some) } else { Ok(None) };
+        // What cannot be read now may hold anything: whoever asks must read it all.
+        let Ok(saved) = saved else { return MirrorSummary { entries: usize::MAX, has_key: true } };
         let (mut summary, number) = saved.unwrap_or_default();
         log::unsaved::for_each_put(folder, number, |entry| {
             summary.entries = summary.entries.saturating_add(1);

@@ -1,7 +1,7 @@
 //! The core: every decision of the agent, as one synchronous and deterministic state machine. The same inputs give the same
 //! outputs. No clock, chance, I/O, channel or lock is here; log lines are its only other effect.
 //!
-//! A change of the store goes [`Core::on_changes`] → processor → [`Core::publish`], from where renderers, health checks and
+//! A change of the store goes `Core::on_changes` → processor → `Core::publish`, from where renderers, health checks and
 //! history are served. What is active depends on nothing but inputs, so a fresh start over the same store comes to the same.
 
 mod carriers;
