@@ -80,7 +80,7 @@ impl MirrorHandle {
         let summary = reports.clone();
         // Its length is limited by `waiting`.
         let (to_writer, from_logger) = channel();
-        let mut writer = Writer::new(
+        let writer = Writer::new(
             folder.clone(),
             source.clone(),
             reports,
@@ -90,7 +90,7 @@ impl MirrorHandle {
         );
         thread::Builder::new().name("mirror".to_owned()).spawn(move || {
             writer.run(&from_logger);
-            // The receiver may be gone.
+            // The database is closed: whoever waits may open it. The receiver may be gone.
             let _ = done.send(());
         })?;
         thread::Builder::new().name("mirror-log".to_owned()).spawn(move || {

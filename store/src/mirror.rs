@@ -130,7 +130,8 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The number of saved entries, and whether this key is one of them, without reading the rest of the database. Zero if unknown.
+    /// The number of saved entries, and whether this key is one of them, without reading the rest of the database. A
+    /// database that cannot be read may hold anything, and counts as full.
     /// Every value in newer records of the log counts as an entry of its own, and deletions there do not count.
     pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);

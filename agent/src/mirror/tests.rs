@@ -76,6 +76,22 @@ async fn mirror_dropped_writes_everything_for_the_next_start() {
 }
 
 #[tokio::test]
+async fn mirror_that_has_ended_can_be_opened_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for revision in 1..=20 {
+        let RunningMirror { mut handle, ended, reports: _reports } = start(folder.path());
+        let entries =
+            (0..200).map(|number| entry(&format!("/{number:03}"), &"x".repeat(4096), revision)).collect();
+        handle.replace(revision, entries, BTreeSet::new());
+        drop(handle);
+        ended.await.unwrap();
+        let (mirror, quarantined) = Mirror::open(folder.path(), "dir:/x").unwrap();
+        assert!(quarantined.is_none());
+        assert_eq!(mirror.load().unwrap().unwrap().revision, revision);
+    }
+}
+
+#[tokio::test]
 async fn list_after_unsaved_list_keeps_its_kept_keys() {
     let folder = tempfile::tempdir().unwrap();
     let RunningMirror { mut handle, ended, reports: _reports } = start(folder.path());

@@ -71,7 +71,8 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(&mut self, work: &Receiver<Work>) {
+    /// Ends when nobody can send work any more. The database is closed then.
+    pub(super) fn run(mut self, work: &Receiver<Work>) {
         let mut pending = Pending::default();
         let mut next_write = Instant::now();
         loop {
