@@ -27,8 +27,9 @@ pub use segment::{List, remove_saved, remove_until};
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// The limit of changes that are not in the mirror. Beyond it changes are not logged.
 const CHANGES_BYTES: u64 = 64 << 20;
-/// The limit of lists that are not in the mirror. Each one replaces everything before it, except for values that are kept.
-const LISTS: usize = 2;
+/// How many lists in a row that keep values may wait for the mirror. One that keeps none replaces everything before it, so it is
+/// always written.
+const KEEPING_LISTS: usize = 8;
 /// The size of a write of a list.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -53,6 +54,8 @@ struct Segment {
     /// It has no record but the first one.
     is_empty: bool,
     is_list: bool,
+    /// It is a list that keeps no value of what is before it.
+    replaces_all: bool,
 }
 
 impl Log {
@@ -97,10 +100,7 @@ impl Log {
         if self.current.is_none() {
             let waiting: u64 = self.closed.iter().filter(|segment| !segment.is_list).map(|s| s.bytes).sum();
             if waiting >= CHANGES_BYTES {
-                return Err(io::Error::new(
-                    ErrorKind::StorageFull,
-                    "the mirror has not been written for long",
-                ));
+                return Err(not_written_for_long());
             }
             self.current = Some(self.create(number)?);
         }
@@ -124,6 +124,11 @@ impl Log {
     ) -> (u64, io::Result<List>) {
         let number = self.take_number();
         self.close();
+        let lists = self.closed.iter().rev().filter(|segment| segment.is_list);
+        let keeping = lists.take_while(|segment| !segment.replaces_all).count();
+        if !keep.is_empty() && keeping >= KEEPING_LISTS {
+            return (number, Err(not_written_for_long()));
+        }
         let list = self.write_list(number, revision, entries, keep);
         self.forget_old_lists();
         // The segment of the list can only be removed when there is a later one. If this fails, the next change creates it.
@@ -144,7 +149,13 @@ impl Log {
         let written = self.write_entries(file, entries).and_then(|()| List::open(&segment.path));
         match written {
             Ok(list) => {
-                self.closed.push_back(Segment { last: number, is_empty: false, is_list: true, ..segment });
+                self.closed.push_back(Segment {
+                    last: number,
+                    is_empty: false,
+                    is_list: true,
+                    replaces_all: keep.is_empty(),
+                    ..segment
+                });
                 Ok(list)
             }
             Err(error) => {
@@ -172,12 +183,11 @@ impl Log {
         self.closed.retain(|segment| segment.last > number);
     }
 
+    /// Removes what is before a list that replaces all of it. The newest list is not such a one: a power cut may truncate it.
     fn forget_old_lists(&mut self) {
-        let lists = self.closed.iter().rev().enumerate().filter(|(_, segment)| segment.is_list);
-        if let Some((later, _)) = lists.take(LISTS).nth(LISTS - 1) {
-            for segment in self.closed.drain(..self.closed.len() - 1 - later) {
-                remove(&segment.path);
-            }
+        let newest = self.closed.iter().rposition(|segment| segment.is_list).unwrap_or_default();
+        if let Some(base) = self.closed.range(..newest).rposition(|segment| segment.replaces_all) {
+            self.closed.drain(..base).for_each(|segment| remove(&segment.path));
         }
     }
 
@@ -213,8 +223,14 @@ impl Log {
         record::put_segment(&mut self.buffer, &self.source);
         file.write_all(&self.buffer)?;
         let bytes = self.buffer.len() as u64;
-        Ok((file, Segment { path, last: first.saturating_sub(1), bytes, is_empty: true, is_list: false }))
+        let last = first.saturating_sub(1);
+        let segment = Segment { path, last, bytes, is_empty: true, is_list: false, replaces_all: false };
+        Ok((file, segment))
     }
+}
+
+fn not_written_for_long() -> io::Error {
+    io::Error::new(ErrorKind::StorageFull, "the mirror has not been written for long")
 }
 
 /// A number greater than all in the log, and most likely than all in a mirror that cannot be read at the moment.

@@ -145,15 +145,37 @@ fn lists_in_a_row_stay_until_the_mirror_is_written() {
 }
 
 #[test]
+fn value_kept_by_several_lists_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = log(folder.path());
+    list(&mut log, 1, &[entry("/a", "1", 1)]);
+    let keep = BTreeSet::from(["/a".to_owned()]);
+    for revision in 2..4 {
+        log.append_list(revision, &[], &keep).1.unwrap();
+    }
+    drop(log);
+    assert_eq!(saved(folder.path()), Some(Saved { revision: 3, entries: vec![entry("/a", "1", 1)] }));
+}
+
+#[test]
 fn log_is_bounded_until_the_mirror_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = log(folder.path());
     let large = put("/a", &"x".repeat(1 << 20), 2);
-    for revision in 0..=i64::try_from(LISTS).unwrap() {
+    let lists = |log: &Log| log.closed.iter().filter(|segment| segment.is_list).count();
+    for revision in 0..5 {
         list(&mut log, revision, &[]);
     }
-    let lists = log.closed.iter().filter(|segment| segment.is_list).count();
-    assert_eq!(lists, LISTS);
+    assert_eq!(lists(&log), 2, "each replaces what is before it");
+    let keep = BTreeSet::from(["/a".to_owned()]);
+    let mut keeping = (5..20).map(|revision| log.append_list(revision, &[], &keep).1);
+    let error = keeping.find_map(Result::err).expect("a limit");
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    assert_eq!(lists(&log), 1 + KEEPING_LISTS);
+    list(&mut log, 20, &[]);
+    assert_eq!(lists(&log), 2 + KEEPING_LISTS);
+    log.append_list(21, &[], &keep).1.unwrap();
+    assert_eq!(lists(&log), 2);
     let mut written = (0..100).map(|_| log.append(&large));
     let full = written.find_map(|(number, written)| written.err().map(|error| (number, error)));
     let (number, error) = full.expect("a limit");
@@ -259,8 +281,18 @@ impl Run {
                 self.state.1.extend(entries.iter().map(|entry| (entry.key.clone(), entry.clone())));
                 self.state.0 = revision;
                 let (number, list) = self.log.append_list(revision, &entries, &keep);
-                assert_eq!(list.unwrap().into_entries().collect::<io::Result<Vec<_>>>().unwrap(), entries);
-                self.unsaved.push((number, true, Some(self.state.clone())));
+                let state = match list {
+                    Ok(list) => {
+                        let written = list.into_entries().collect::<io::Result<Vec<_>>>();
+                        assert_eq!(written.unwrap(), entries);
+                        Some(self.state.clone())
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::StorageFull);
+                        None
+                    }
+                };
+                self.unsaved.push((number, true, state));
             }
             Step::Lost => {
                 let number = self.log.take_number();
