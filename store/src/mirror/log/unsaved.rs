@@ -38,21 +38,28 @@ pub(in crate::mirror) fn read(
     segments.flat_map(move |(_, path)| {
         let mut unsaved = Vec::new();
         let mut reader = open(&path, |found| names_the_same_store(found, source));
+        // A list counts only when its end is reached, so that a truncated one has no effect.
+        let mut begun = None;
         while let Some(record) = reader.as_mut().and_then(record::read) {
+            let list = begun.take();
             match record {
                 Record::Changes { number, batch } if last.is_some_and(|last| number == last + 1) => {
                     last = Some(number);
                     push(&mut unsaved, number, batch.revision, batch.changes);
                 }
                 Record::List { number, revision, keep } if last.is_none_or(|last| number > last) => {
-                    // It is read twice, so that a truncated list has no effect.
-                    let is_whole = List::open(&path).is_ok_and(|list| list.into_entries().all(|e| e.is_ok()));
-                    if is_whole && let Ok(list) = List::open(&path) {
+                    begun = Some((number, revision, keep));
+                }
+                Record::Entry(_) => begun = list,
+                Record::ListEnd => {
+                    if let Some((number, revision, keep)) = list
+                        && let Ok(list) = List::open(&path)
+                    {
                         last = Some(number);
                         unsaved.push(Unsaved::List { number, revision, keep, list });
                     }
                 }
-                // A record that is saved, one after a gap, or a part of a list.
+                // A record that is saved, or one after a gap.
                 _ => (),
             }
         }
