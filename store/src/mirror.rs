@@ -142,10 +142,15 @@ impl Mirror {
             let entries = count.try_into().unwrap_or(usize::MAX);
             Ok((MirrorSummary { entries, has_key }, number(&database)?.unwrap_or(u64::MAX)))
         };
-        let saved = if path.exists() { guarded("read", in_database).map(Some) } else { Ok(None) };
+        let saved = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Default::default()),
+            _ if is_regular(&path) => guarded("read", in_database).ok(),
+            _ => None,
+        };
         // What cannot be read now may hold anything: whoever asks must read it all.
-        let Ok(saved) = saved else { return MirrorSummary { entries: usize::MAX, has_key: true } };
-        let (mut summary, number) = saved.unwrap_or_default();
+        let Some((mut summary, number)) = saved else {
+            return MirrorSummary { entries: usize::MAX, has_key: true };
+        };
         log::unsaved::for_each_put(folder, number, |entry| {
             summary.entries = summary.entries.saturating_add(1);
             summary.has_key |= entry.key == key;
@@ -169,8 +174,7 @@ impl Mirror {
             transaction.commit()?;
             Ok(Some(0))
         };
-        let is_file = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
-        if is_file { guarded("open", prepare).ok()? } else { None }
+        if is_regular(&path) { guarded("open", prepare).ok()? } else { None }
     }
 
     /// Sets the number of the last log record that the next write contains.
@@ -296,6 +300,11 @@ impl Mirror {
             Ok(())
         })
     }
+}
+
+/// True for a file that may be opened. The target of a symbolic link would be written to.
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| file.is_file())
 }
 
 type EntriesTable<'a> = redb::Table<'a, &'static str, (i64, i64, &'static [u8])>;

@@ -115,6 +115,18 @@ fn mirror_symbolic_link_leaves_its_target_alone() {
 }
 
 #[test]
+fn summary_through_symbolic_link_is_doubt_and_leaves_target_alone() {
+    let (elsewhere, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    filled(elsewhere.path());
+    let target = elsewhere.path().join(FILE);
+    let bytes = fs::read(&target).unwrap();
+    std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
+    let doubt = MirrorSummary { entries: usize::MAX, has_key: true };
+    assert_eq!(Mirror::summary(folder.path(), "/no/such"), doubt);
+    assert!(fs::read(&target).unwrap() == bytes, "the target stays as it is");
+}
+
+#[test]
 fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
