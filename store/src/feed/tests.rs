@@ -13,7 +13,8 @@ use crate::{Change, Entry, Transaction};
 
 enum Request {
     List(oneshot::Sender<Result<Snapshot, StoreError>>),
-    Watch(i64, oneshot::Sender<Result<WatchStream, StoreError>>),
+    ListPages(PageSender, oneshot::Sender<Result<(i64, Vec<Problem>), StoreError>>),
+    Watch(Position, oneshot::Sender<Result<WatchStream, StoreError>>),
 }
 
 struct ScriptedWatch {
@@ -27,13 +28,31 @@ impl Store for ScriptedWatch {
         async { answer.await.unwrap() }.boxed()
     }
 
+    fn list_pages<'a>(
+        &'a self,
+        _prefix: &'a str,
+        pages: &'a PageSender,
+    ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::ListPages(PageSender(pages.0.clone()), reply)).unwrap();
+        async { answer.await.unwrap() }.boxed()
+    }
+
     fn watch<'a>(
         &'a self,
         _prefix: &'a str,
-        revision: i64,
+        _revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        unreachable!("a feed follows from a position")
+    }
+
+    fn follow<'a>(
+        &'a self,
+        _prefix: &'a str,
+        position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Watch(revision, reply)).unwrap();
+        self.requests.send(Request::Watch(position.clone(), reply)).unwrap();
         async { answer.await.unwrap() }.boxed()
     }
 
@@ -53,9 +72,45 @@ type Watch = mpsc::UnboundedSender<Result<WatchEvent, StoreError>>;
 
 impl Stage {
     fn new() -> Self {
+        Self::with(Feed::start)
+    }
+
+    fn paged() -> Self {
+        Self::with(Feed::start_paged)
+    }
+
+    fn with(start: fn(Arc<dyn Store>, &'static str) -> (mpsc::Receiver<Delivery>, FeedHandle)) -> Self {
         let (sender, requests) = mpsc::unbounded_channel();
-        let (events, handle) = Feed::start(Arc::new(ScriptedWatch { requests: sender }), "/");
+        let (events, handle) = start(Arc::new(ScriptedWatch { requests: sender }), "/");
         Self { requests, events, handle }
+    }
+
+    /// Answers a request for a list in pages: each page is the only one since a begin.
+    async fn answer_pages(&mut self, pages: &[&[Entry]], answer: Result<i64, StoreError>) {
+        let Some(Request::ListPages(sender, reply)) = self.requests.recv().await else {
+            panic!("expected a list in pages")
+        };
+        for page in pages {
+            sender.begin().await;
+            sender.send(page.to_vec()).await;
+        }
+        reply.send(answer.map(|revision| (revision, Vec::new()))).unwrap();
+    }
+
+    async fn expect_page(&mut self, entries: &[Entry]) {
+        assert_eq!(self.next().await, FeedEvent::List(ListPart::Started));
+        assert_eq!(self.next().await, FeedEvent::List(ListPart::Page(entries.to_vec())));
+    }
+
+    /// Expects the end of a list in pages, and a watch whose position has these entries only.
+    async fn expect_complete(&mut self, revision: i64, entries: &[Entry]) {
+        let complete = ListPart::Complete { revision, problems: Vec::new() };
+        assert_eq!(self.next().await, FeedEvent::List(complete));
+        let Some(Request::Watch(position, _)) = self.requests.recv().await else {
+            panic!("expected a watch")
+        };
+        let (entries, problems) = (entries.to_vec(), Vec::new());
+        assert_eq!(position, Position::of(&Snapshot { revision, entries, problems }));
     }
 
     async fn answer_list(&mut self, answer: Result<i64, StoreError>) {
@@ -64,10 +119,10 @@ impl Stage {
     }
 
     async fn answer_watch(&mut self, expected: i64) -> Watch {
-        let Some(Request::Watch(revision, reply)) = self.requests.recv().await else {
+        let Some(Request::Watch(position, reply)) = self.requests.recv().await else {
             panic!("expected a watch")
         };
-        assert_eq!(revision, expected);
+        assert_eq!(position.revision(), expected);
         let (sender, receiver) = mpsc::unbounded_channel();
         let stream: BoxStream<'static, _> =
             stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
@@ -99,6 +154,10 @@ fn snapshot(revision: i64) -> Snapshot {
     Snapshot { revision, ..Snapshot::default() }
 }
 
+fn entry(key: &str, revision: i64) -> Entry {
+    Entry { key: key.to_owned(), value: "1".into(), create_revision: revision, mod_revision: revision }
+}
+
 fn batch(revision: i64) -> Batch {
     Batch { revision, changes: vec![Change::Delete { key: format!("/{revision}") }] }
 }
@@ -124,6 +183,28 @@ async fn snapshot_comes_before_changes() {
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
     assert_eq!(stage.next().await, FeedEvent::Problems(vec![]));
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_before_a_list_begins_again_do_not_count() {
+    let mut stage = Stage::paged();
+    let [before, after] = [entry("/a", 9), entry("/b", 3)];
+    stage.answer_pages(&[&[before.clone()], &[after.clone()]], Ok(3)).await;
+    stage.expect_page(&[before]).await;
+    stage.expect_page(&[after.clone()]).await;
+    stage.expect_complete(3, &[after]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_failing_after_a_page_is_an_outage_and_begins_again() {
+    let mut stage = Stage::paged();
+    let [before, after] = [entry("/a", 9), entry("/b", 3)];
+    stage.answer_pages(&[&[before.clone()]], Err(lost())).await;
+    stage.expect_page(&[before]).await;
+    assert_eq!(stage.next().await, down());
+    stage.answer_pages(&[&[after.clone()]], Ok(3)).await;
+    stage.expect_page(&[after.clone()]).await;
+    stage.expect_complete(3, &[after]).await;
 }
 
 #[tokio::test(start_paused = true)]
