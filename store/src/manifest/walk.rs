@@ -35,43 +35,61 @@ impl Links {
     /// # Errors
     /// When it leads out of the folder and may not, and those of the system.
     pub(crate) fn check(self, root: &Path, path: &Path) -> io::Result<()> {
-        match self {
-            Self::Anywhere => Ok(()),
-            Self::Inside => resolve(&fs::canonicalize(root)?, path).map(drop),
-        }
+        self.resolve(root, path).map(drop)
     }
 
-    /// Opens a file for reading without blocking. A link that is replaced meanwhile does not lead out of the folder either.
-    ///
-    /// # Errors
-    /// As [`Self::check`].
-    fn open(self, root: &Path, path: &Path) -> io::Result<File> {
-        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    /// Where `path` leads now.
+    fn resolve(self, root: &Path, path: &Path) -> io::Result<Target> {
         if self == Self::Anywhere {
-            return OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
+            return Ok(Target::Anywhere(path.to_owned()));
         }
-        let root = fs::canonicalize(root)?;
-        let target = resolve(&root, path)?;
-        let folder = File::open(root)?;
-        // The path has no links any more. One that appears now is new, and an error.
-        let how = OpenHow::new()
-            .flags(flags | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        Ok(openat2(folder, &target, how)?.into())
+        let (root, target) = (fs::canonicalize(root)?, fs::canonicalize(path)?);
+        match target.strip_prefix(&root) {
+            Ok(inside) => Ok(Target::Inside { path: inside.to_owned(), root }),
+            Err(_) => {
+                let reason = format!(
+                    "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
+                    target.display()
+                );
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+            }
+        }
     }
 }
 
-/// Where a path leads, as seen from `root`, which is without links.
-fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
-    let target = fs::canonicalize(path)?;
-    let inside = target.strip_prefix(root).map(Path::to_owned);
-    inside.map_err(|_| {
-        let reason = format!(
-            "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
-            target.display()
-        );
-        io::Error::new(io::ErrorKind::PermissionDenied, reason)
-    })
+/// Where a path leads.
+#[derive(Debug)]
+enum Target {
+    Anywhere(PathBuf),
+    /// The path has no links, and is relative to the root, which has none either.
+    Inside {
+        root: PathBuf,
+        path: PathBuf,
+    },
+}
+
+impl Target {
+    fn metadata(&self) -> io::Result<fs::Metadata> {
+        match self {
+            Self::Anywhere(path) => fs::metadata(path),
+            Self::Inside { root, path } => fs::metadata(root.join(path)),
+        }
+    }
+
+    /// Opens the file for reading without blocking. A link that has taken the place of the file, or of a folder above it, does not
+    /// lead out of the root.
+    fn open(&self) -> io::Result<File> {
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        match self {
+            Self::Anywhere(path) => OpenOptions::new().read(true).custom_flags(flags.bits()).open(path),
+            Self::Inside { root, path } => {
+                let how = OpenHow::new()
+                    .flags(flags | OFlag::O_CLOEXEC)
+                    .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+                Ok(openat2(File::open(root)?, path, how)?.into())
+            }
+        }
+    }
 }
 
 /// True for the file names of manifests: `*.yaml`, `*.yml` or `*.json`, and not hidden.
@@ -176,10 +194,10 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
 /// Those of the system; a link that leads out of the folder and may not; "invalid data" for content that is not text, "invalid
 /// input" for a special file, and "file too large".
 pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> io::Result<String> {
-    links.check(root, path)?;
-    check_file(&fs::metadata(path)?, budget)?;
+    let target = links.resolve(root, path)?;
+    check_file(&target.metadata()?, budget)?;
     // It may have become another file since.
-    let file = links.open(root, path)?;
+    let file = target.open()?;
     let metadata = file.metadata()?;
     check_file(&metadata, budget)?;
     let mut text = String::new();
@@ -212,11 +230,7 @@ fn check_size(size: u64, budget: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        os::unix::fs::symlink,
-        sync::atomic::{AtomicBool, Ordering},
-        thread,
-    };
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -245,28 +259,35 @@ mod tests {
     #[test]
     fn link_exchanged_while_it_is_read_does_not_lead_out() {
         let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("root");
-        fs::create_dir(&root).unwrap();
-        fs::write(root.join("inside"), "inside").unwrap();
-        fs::write(folder.path().join("outside"), "outside").unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        for folder in [&root.join("inside"), &outside] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("file"), folder.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
         let link = root.join("web.yaml");
-        symlink("inside", &link).unwrap();
-        let is_done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let new = root.join("new");
-                for target in ["../outside", "inside"].iter().cycle() {
-                    symlink(target, &new).unwrap();
-                    fs::rename(&new, &link).unwrap();
-                    if is_done.load(Ordering::Relaxed) {
-                        return;
-                    }
-                }
-            });
-            let texts: BTreeSet<String> =
-                (0..20_000).filter_map(|_| read_text(&link, &root, Links::Inside, SIZE_LIMIT).ok()).collect();
-            is_done.store(true, Ordering::Relaxed);
-            assert_eq!(texts.iter().collect::<Vec<_>>(), ["inside"]);
-        });
+        symlink("inside/file", &link).unwrap();
+        let target = Links::Inside.resolve(&root, &link).unwrap();
+        let exchange = |path: &Path, target: &str| {
+            fs::rename(path, folder.path().join("before")).unwrap();
+            symlink(target, path).unwrap();
+        };
+        let put_back = |path: &Path| {
+            fs::remove_file(path).unwrap();
+            fs::rename(folder.path().join("before"), path).unwrap();
+        };
+        // The link itself does not count any more.
+        exchange(&link, "../outside/file");
+        let mut text = String::new();
+        target.open().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "inside");
+        put_back(&link);
+        // What it led to is exchanged: the file, or the folder with it.
+        for (path, outwards) in [("inside/file", "../../outside/file"), ("inside", "../outside")] {
+            let path = root.join(path);
+            exchange(&path, outwards);
+            assert_eq!(fs::read_to_string(&link).unwrap(), "outside");
+            assert_eq!(target.open().unwrap_err().raw_os_error(), Some(nix::libc::ELOOP), "{outwards}");
+            put_back(&path);
+        }
     }
 }
