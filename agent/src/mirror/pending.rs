@@ -39,11 +39,7 @@ impl Pending {
         self.number = number;
         self.revision = Some(batch.revision);
         for change in batch.changes {
-            let key = match &change {
-                Change::Put(entry) => entry.key.clone(),
-                Change::Delete { key } => key.clone(),
-            };
-            self.changes.insert(key, change);
+            self.changes.insert(change.key().to_owned(), change);
         }
     }
 

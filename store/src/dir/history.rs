@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 
-use crate::{Batch, Change, StoreError, WatchEvent, WatchStream};
+use crate::{Batch, StoreError, WatchEvent, WatchStream};
 
 /// How many events are kept, and how many may be queued for a slow watch.
 const CAPACITY: usize = 1024;
@@ -77,10 +77,7 @@ impl History {
 /// The part of an event below `prefix`, if any.
 fn below(prefix: &str, event: WatchEvent) -> Option<WatchEvent> {
     let WatchEvent::Changed(Batch { revision, mut changes }) = event else { return Some(event) };
-    changes.retain(|change| match change {
-        Change::Put(entry) => entry.key.starts_with(prefix),
-        Change::Delete { key } => key.starts_with(prefix),
-    });
+    changes.retain(|change| change.key().starts_with(prefix));
     (!changes.is_empty()).then_some(WatchEvent::Changed(Batch { revision, changes }))
 }
 

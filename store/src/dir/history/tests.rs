@@ -1,7 +1,7 @@
 use futures::FutureExt;
 
 use super::*;
-use crate::Entry;
+use crate::{Change, Entry};
 
 fn put(key: &str) -> Change {
     Change::Put(Entry { key: key.to_owned(), value: "x".into(), create_revision: 1, mod_revision: 1 })

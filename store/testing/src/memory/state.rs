@@ -65,11 +65,8 @@ impl State {
         let later =
             self.history.iter().skip(self.history.partition_point(|batch| batch.revision <= revision));
         let mut below = later.filter_map(|batch| {
-            let of = |change: &&Change| match change {
-                Change::Put(entry) => entry.key.starts_with(prefix),
-                Change::Delete { key } => key.starts_with(prefix),
-            };
-            let changes: Vec<Change> = batch.changes.iter().filter(of).cloned().collect();
+            let below = batch.changes.iter().filter(|change| change.key().starts_with(prefix));
+            let changes: Vec<Change> = below.cloned().collect();
             (!changes.is_empty()).then_some(Batch { revision: batch.revision, changes })
         });
         Ok(below.next())
