@@ -4,8 +4,10 @@
 //! - [`Etcd`] is a real one, alone or a member of a cluster; [`GrpcProxy`] is etcd's own proxy before it.
 //! - [`ApiServer`] is an API server of Kubernetes in memory, over real HTTP.
 //! - [`Proxy`] is a wire that can be cut; [`Authority`] makes the certificates of both ends.
+//! - [`deliveries`] awaits what a feed delivers.
 
 mod authority;
+pub mod deliveries;
 mod etcd;
 mod faults;
 mod grpc_proxy;

@@ -1,33 +1,22 @@
 //! A feed on a real etcd that fails, recovers and loses data.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Etcd, EtcdBackup, Proxy};
-use tokio::{sync::mpsc::Receiver, time::timeout};
+use contiv_store_testing::{
+    Etcd, EtcdBackup, Proxy,
+    deliveries::{after_outage, next},
+};
+use tokio::sync::mpsc::Receiver;
 
 fn follow(endpoint: String) -> Receiver<Delivery> {
     let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap());
     Feed::start(store, "/").0
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(Duration::from_secs(20), events.recv()).await.expect("nothing within 20 s").unwrap().event
-}
-
-/// The first event that is not another cause of the outage.
-async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
-    loop {
-        match next(events).await {
-            FeedEvent::Down { .. } => {}
-            event => return event,
-        }
-    }
 }
 
 fn keys(snapshot: &Snapshot) -> Vec<&str> {

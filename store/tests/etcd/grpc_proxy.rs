@@ -10,13 +10,9 @@ use contiv_store::{
     Delivery, Feed, FeedEvent, Operation, Snapshot, Store,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Etcd, GrpcProxy};
-use tokio::{
-    sync::mpsc::Receiver,
-    time::{sleep, timeout},
-};
+use contiv_store_testing::{Etcd, GrpcProxy, deliveries::next};
+use tokio::{sync::mpsc::Receiver, time::sleep};
 
-const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than twice the time after which a silent watch is checked and given up.
 const QUIET_PERIOD: Duration = Duration::from_secs(15);
 
@@ -40,10 +36,6 @@ async fn compact(etcd: &Etcd) {
 
 fn follow(proxy: &GrpcProxy) -> Receiver<Delivery> {
     Feed::start(Arc::new(store(proxy.endpoint())), "/ours/").0
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event
 }
 
 async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {

@@ -1,20 +1,20 @@
 //! The etcd backend as a user with a password, against a real etcd with authentication.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Delivery, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
+    Change, Feed, FeedEvent, Leases, Operation, Store, StoreError, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Authority, Etcd, EtcdOptions, Proxy};
+use contiv_store_testing::{
+    Authority, Etcd, EtcdOptions, Proxy,
+    deliveries::{after_outage, next},
+};
 use futures::StreamExt;
 use tempfile::TempDir;
-use tokio::{
-    sync::mpsc::Receiver,
-    time::{sleep, timeout},
-};
+use tokio::time::sleep;
 
 const PREFIX: &str = "/vnf-agent/";
 const ROOT: &str = "--user=root:top";
@@ -79,20 +79,6 @@ impl SecuredEtcd {
 
     async fn put(&self, key: &str) {
         self.etcd.ctl(&[ROOT, "put", key, "1"]).await.unwrap();
-    }
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
-}
-
-/// The first event that is not another cause of the outage.
-async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
-    loop {
-        match next(events).await {
-            FeedEvent::Down { .. } => {}
-            event => return event,
-        }
     }
 }
 

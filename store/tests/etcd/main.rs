@@ -3,7 +3,6 @@
 mod commits;
 mod feed;
 mod grpc_proxy;
-mod killed;
 mod login;
 mod members;
 mod revisions;

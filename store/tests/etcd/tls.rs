@@ -5,11 +5,14 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use contiv_store::{
-    Change, Delivery, Feed, FeedEvent, Operation, Store, StoreError,
+    Change, Feed, FeedEvent, Operation, Store, StoreError,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Authority, Etcd, EtcdOptions};
-use tokio::{sync::mpsc::Receiver, time::timeout};
+use contiv_store_testing::{
+    Authority, Etcd, EtcdOptions,
+    deliveries::{after_outage, down, next},
+};
+use tokio::time::timeout;
 
 async fn start(authority: &Authority) -> Etcd {
     Etcd::start_with(EtcdOptions { authority: Some(authority), flags: &[] }).await.unwrap()
@@ -25,28 +28,6 @@ async fn why_unavailable(store: &EtcdStore) -> String {
     match error {
         StoreError::Unavailable { reason, .. } => reason,
         other => panic!("expected an etcd that cannot be reached: {other}"),
-    }
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
-}
-
-/// The first event that is not another cause of the outage.
-async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
-    loop {
-        match next(events).await {
-            FeedEvent::Down { .. } => {}
-            event => return event,
-        }
-    }
-}
-
-/// The next cause of an outage; the lost connection may come first.
-async fn down(events: &mut Receiver<Delivery>) -> String {
-    match next(events).await {
-        FeedEvent::Down { reason } => reason,
-        other => panic!("expected an outage: {other:?}"),
     }
 }
 

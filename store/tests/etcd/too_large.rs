@@ -1,17 +1,17 @@
 //! Values that are larger than the client accepts, in an etcd that allows them.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use contiv_store::{
-    Change, Delivery, Feed, FeedEvent, Operation, Snapshot, Store, WatchEvent,
+    Change, Feed, FeedEvent, Operation, Snapshot, Store, WatchEvent,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Etcd, EtcdOptions};
+use contiv_store_testing::{Etcd, EtcdOptions, deliveries::next};
 use futures::StreamExt;
-use tokio::{sync::mpsc::Receiver, time::timeout};
+use tokio::time::timeout;
 
 async fn start() -> (Etcd, EtcdStore) {
     let flags = ["--max-request-bytes=33554432"];
@@ -26,10 +26,6 @@ fn huge() -> Bytes {
 
 async fn put(store: &EtcdStore, key: &str, value: impl Into<Bytes>) {
     store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
 }
 
 /// The keys, and the size of each value.

@@ -6,13 +6,6 @@ fn pod(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" } })
 }
 
-async fn down(events: &mut Receiver<Delivery>) -> String {
-    match next(events).await {
-        FeedEvent::Down { reason } => reason,
-        other => panic!("expected an outage: {other:?}"),
-    }
-}
-
 fn put_key(change: &Change) -> &str {
     match change {
         Change::Put(entry) => &entry.key,

@@ -8,7 +8,7 @@ mod list;
 mod outage;
 mod restore;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use contiv_proto::{Key, Kind, key::ROOT};
 use contiv_store::{
@@ -16,9 +16,12 @@ use contiv_store::{
     etcd::EtcdAccess,
     kube::{KubeAddress, KubeStore, Scope},
 };
-use contiv_store_testing::ApiServer;
+use contiv_store_testing::{
+    ApiServer,
+    deliveries::{after_outage, down, next},
+};
 use serde_json::{Value, json};
-use tokio::{sync::mpsc::Receiver, time::timeout};
+use tokio::sync::mpsc::Receiver;
 
 async fn open(server: &ApiServer) -> Arc<dyn Store> {
     contiv_store::open(&server.url().unwrap().parse().unwrap(), EtcdAccess::default()).await.unwrap()
@@ -43,20 +46,6 @@ fn node(name: &str) -> Value {
 
 fn key(name: &str) -> String {
     Key::new(Kind::Service, "default", name).unwrap().to_path()
-}
-
-async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    timeout(Duration::from_secs(60), events.recv()).await.expect("nothing within a minute").unwrap().event
-}
-
-/// The first event that is not another cause of the outage.
-async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
-    loop {
-        match next(events).await {
-            FeedEvent::Down { .. } => {}
-            event => return event,
-        }
-    }
 }
 
 async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {

@@ -2,13 +2,6 @@
 
 use super::*;
 
-async fn down(events: &mut Receiver<Delivery>) -> String {
-    match next(events).await {
-        FeedEvent::Down { reason } => reason,
-        other => panic!("expected an outage: {other:?}"),
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_with_a_new_cause_is_reported_again() {
     let server = ApiServer::start().unwrap();

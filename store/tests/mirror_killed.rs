@@ -15,7 +15,7 @@ use std::{
 use contiv_store::{Change, Entry, Mirror};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-const NAME: &str = "killed::killed_writer_leaves_the_mirror_at_one_revision";
+const NAME: &str = "killed_writer_leaves_the_mirror_at_one_revision";
 /// The folder of the killed process.
 const FOLDER: &str = "CONTIV_TEST_MIRROR";
 const SOURCE: &str = "etcd://127.0.0.1:2379";

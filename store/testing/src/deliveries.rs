@@ -1,0 +1,45 @@
+//! What a feed delivers, awaited with a limit.
+
+use std::time::Duration;
+
+use contiv_store::{Delivery, FeedEvent};
+use tokio::{sync::mpsc::Receiver, time::timeout};
+
+/// Far longer than any feed takes, on a busy machine too.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The next event.
+///
+/// # Panics
+/// When there is none within a minute, or the feed has ended.
+pub async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
+    match timeout(LIMIT, events.recv()).await {
+        Ok(Some(delivery)) => delivery.event,
+        Ok(None) => panic!("the feed has ended"),
+        Err(_) => panic!("nothing within a minute"),
+    }
+}
+
+/// The first event that is not another cause of the outage.
+///
+/// # Panics
+/// As [`next`].
+pub async fn after_outage(events: &mut Receiver<Delivery>) -> FeedEvent {
+    loop {
+        match next(events).await {
+            FeedEvent::Down { .. } => {}
+            event => return event,
+        }
+    }
+}
+
+/// The next cause of an outage; the lost connection may come first.
+///
+/// # Panics
+/// As [`next`], and when the next event is another one.
+pub async fn down(events: &mut Receiver<Delivery>) -> String {
+    match next(events).await {
+        FeedEvent::Down { reason } => reason,
+        other => panic!("expected an outage: {other:?}"),
+    }
+}
