@@ -48,7 +48,7 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
         entries: (0..SERVICES).map(service).collect(),
         problems: Vec::new(),
     });
-    let (event, _) = Decoder::new(now.time, String::new()).decode(list).expect("a list");
+    let event = Decoder::new(now.time).decode(list).expect("a list");
     core.handle(Input::Store(event, now.instant), now, &mut Vec::new());
 
     let mut services = 0;

@@ -1,6 +1,6 @@
 //! A model of the mirror on its disk: what was written survives the end of the process, what was synced a power cut too.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_agent::node::{decode::Recalled, message::Saving};
 use contiv_store::{Change, Entry, MirrorSummary, Saved};
@@ -17,23 +17,13 @@ struct Content {
 pub struct ModelDisk {
     written: Option<Content>,
     synced: Option<Content>,
-    /// Lists that are not saved yet.
-    lists: VecDeque<Vec<Entry>>,
 }
 
 impl ModelDisk {
-    /// Keeps the entries of a list until it is saved.
-    pub fn stage(&mut self, entries: Vec<Entry>) {
-        self.lists.push_back(entries);
-    }
-
     /// Writes at once. Returns the revision that is written.
     pub fn save(&mut self, saving: Saving) -> Option<i64> {
         match saving {
-            Saving::List { revision, keep } => {
-                let entries = self.lists.pop_front().unwrap_or_default();
-                self.replace(revision, entries, &keep);
-            }
+            Saving::List { revision, entries, keep } => self.replace(revision, entries, &keep),
             Saving::Apply(batch) => {
                 let content = self.written.as_mut()?;
                 content.revision = batch.revision;
@@ -61,14 +51,8 @@ impl ModelDisk {
         self.synced.clone_from(&self.written);
     }
 
-    /// The process is gone.
-    pub fn kill(&mut self) {
-        self.lists.clear();
-    }
-
-    /// The machine has lost its power.
+    /// The machine has lost its power. The end of the process alone loses nothing.
     pub fn cut_power(&mut self) {
-        self.lists.clear();
         self.written.clone_from(&self.synced);
     }
 

@@ -10,19 +10,19 @@ use contiv_agent::{
     health::HealthCheck,
     node::{
         HistoryQuery,
-        core::{Core, own_node_key},
+        core::Core,
         decode::Decoder,
         message::{Input, Now, Output, Work, WorkDone},
     },
 };
-use contiv_model::{NodeName, ServiceId};
+use contiv_model::ServiceId;
 use contiv_renderer::{Renderer, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_store::{Entry, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::{
-    cluster::{NODE, NODE_ADDRESS, cluster_ip, node_port},
+    cluster::{NODE_ADDRESS, cluster_ip, node_port},
     kernel::{Fate, ModelKernel, NewConnection},
     store::ModelStore,
     world,
@@ -124,18 +124,17 @@ fn difference(one: &str, other: &str) -> String {
 
 /// What an agent comes to that starts now, with nothing saved and an empty kernel.
 pub fn fresh(store: &ModelStore) -> Result<Observed, String> {
-    let own_node = own_node_key(&NodeName::new(NODE));
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
     let config = contiv_agent::node::CoreConfig { has_mirror: false, ..world::config() };
     let mut core = Core::new(config, now);
-    let mut decoder = Decoder::new(now.time, own_node);
+    let mut decoder = Decoder::new(now.time);
     let kernel = ModelKernel::new();
     let mut renderer = PoisonIsolator::new(Nftables::owning_on(kernel.shared()));
     let mut health_checks = BTreeMap::new();
     let entries: Vec<Entry> = store.entries().values().cloned().collect();
     let list = FeedEvent::Snapshot(Snapshot { revision: store.revision(), entries, problems: Vec::new() });
-    let Some((event, _)) = decoder.decode(list) else { return Err("a snapshot is no list".to_owned()) };
+    let Some(event) = decoder.decode(list) else { return Err("a snapshot is no list".to_owned()) };
     let mut out = Vec::new();
     core.handle(Input::Store(event, base), now, &mut out);
     while !out.is_empty() {

@@ -371,8 +371,6 @@ impl World {
         self.kernel.forget_background();
         if with_power {
             self.disk.cut_power();
-        } else {
-            self.disk.kill();
         }
         self.start_at = self.clock + self.short(Duration::from_secs(30));
     }
@@ -407,7 +405,7 @@ impl World {
         let first = self.clock + self.short(Duration::from_secs(3));
         self.agent = Some(Agent {
             core,
-            decoder: Decoder::new(now.time, own_node),
+            decoder: Decoder::new(now.time),
             renderer: PoisonIsolator::new(Nftables::owning_on(self.kernel.shared())),
             watch: None,
             work: None,
@@ -430,10 +428,7 @@ impl World {
             agent.next_delivery = agent.next_delivery.max(idle);
             return;
         };
-        let Some((event, entries)) = agent.decoder.decode(event) else { return };
-        if matches!(event, StoreEvent::Listed(_)) {
-            self.disk.stage(entries);
-        }
+        let Some(event) = agent.decoder.decode(event) else { return };
         let received = self.base + self.clock;
         let is_news = matches!(event, StoreEvent::Listed(_) | StoreEvent::Changed(..));
         self.note(|| brief(&event));
@@ -537,7 +532,7 @@ impl World {
             Output::Save(saving) => {
                 if let Some(revision) = self.disk.save(saving) {
                     let delay = self.short(Duration::from_secs(1));
-                    let written = MirrorEvent::Written(revision);
+                    let written = MirrorEvent::Written { revision, is_behind: false };
                     self.arrive(delay, Input::Mirror(written));
                 }
             }
@@ -706,7 +701,7 @@ fn brief_writes(writes: &[Write]) -> String {
 
 fn brief(event: &StoreEvent) -> String {
     match event {
-        StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries, list.revision),
+        StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries.len(), list.revision),
         StoreEvent::Changed(batch, _) => format!("{} changes until {}", batch.changes.len(), batch.revision),
         other => format!("{other:?}"),
     }

@@ -1,6 +1,10 @@
 //! The content of a service's health check, and its changes. Pure.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use contiv_model::{BackendState, ChangeSet, ContivService, ServiceId};
 use serde::Serialize;
@@ -58,6 +62,14 @@ impl HealthCheck {
 }
 
 impl HealthUpdate {
+    /// Adds a later update.
+    pub fn merge(&mut self, later: Self) {
+        let mut services: BTreeMap<_, _> = std::mem::take(&mut self.services).into_iter().collect();
+        services.extend(later.services);
+        self.services = services.into_iter().collect();
+        self.node_ips = later.node_ips.or_else(|| self.node_ips.take());
+    }
+
     /// What these changes come to; none if nothing. The work is that of the services in them that have a health check.
     pub fn of(changes: &ChangeSet) -> Option<Self> {
         let check =
@@ -136,6 +148,20 @@ mod tests {
             let services = update.map(|update| update.services);
             assert_eq!(services, expected.map(|check| vec![(ServiceId::new("shop", "web"), check)]));
         }
+    }
+
+    #[test]
+    fn updates_merged_keep_the_later_value_of_each_field() {
+        let check = |port| Some(HealthCheck { port, local_endpoints: LocalEndpoints::default() });
+        let id = |name: &str| ServiceId::new("shop", name);
+        let node_ips = Some(["192.168.0.1".parse().unwrap()].into());
+        let mut update = HealthUpdate {
+            services: vec![(id("a"), check(1)), (id("b"), check(2))],
+            node_ips: node_ips.clone(),
+        };
+        update.merge(HealthUpdate { services: vec![(id("b"), None), (id("c"), check(3))], node_ips: None });
+        let services = vec![(id("a"), check(1)), (id("b"), None), (id("c"), check(3))];
+        assert_eq!(update, HealthUpdate { services, node_ips });
     }
 
     #[test]

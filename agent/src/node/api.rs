@@ -125,19 +125,10 @@ pub struct Status {
     pub events: u64,
 }
 
-/// Facts about the agent that the core does not know.
-#[derive(Debug, Clone)]
-pub(super) struct Identity {
-    /// This node.
-    pub(super) node: String,
-    /// The store as configured.
-    pub(super) store: String,
-}
-
 /// Answers a query from the state of the core; returns other queries unanswered. A dropped receiver is ignored.
-pub(super) fn answer(core: &mut Core, identity: &Identity, query: Query, now: Instant) -> Option<Query> {
+pub(super) fn answer(core: &mut Core, query: Query, now: Instant) -> Option<Query> {
     match query {
-        Query::Status(reply) => drop(reply.send(status(core, identity))),
+        Query::Status(reply) => drop(reply.send(status(core))),
         Query::Sizes(reply) => drop(reply.send(core.sizes())),
         Query::Snapshot(reply) => drop(reply.send(core.snapshot())),
         Query::Services(reply) => drop(reply.send(core.services().collect())),
@@ -153,12 +144,12 @@ pub(super) fn answer(core: &mut Core, identity: &Identity, query: Query, now: In
     None
 }
 
-fn status(core: &Core, identity: &Identity) -> Status {
+fn status(core: &Core) -> Status {
     Status {
-        node: identity.node.clone(),
+        node: core.node().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         started: core.started().time,
-        store: identity.store.clone(),
+        store: core.store().to_owned(),
         ready: core.is_ready(),
         synced: core.is_synced(),
         revision: core.revision(),

@@ -23,8 +23,8 @@ use std::{
 };
 
 use contiv_model::{
-    ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, ProcessorConfig,
-    ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
+    ChangeSet, ContivService, Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Processor,
+    ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -88,6 +88,7 @@ pub struct CoreConfig {
 /// The state of the agent.
 #[derive(Debug)]
 pub struct Core {
+    store_name: String,
     processor: Processor,
     quarantine: Quarantine,
     guard: DeletionGuard,
@@ -119,6 +120,7 @@ impl Core {
         let interval = config.verification.interval;
         Self {
             quarantine: Quarantine::of_store(&config.store),
+            store_name: config.store,
             processor,
             guard: DeletionGuard::new(config.guard),
             own_node: OwnNode::new(node),
@@ -207,7 +209,7 @@ impl Core {
 
     fn on_list(&mut self, list: Box<DecodedList>, received: Instant) {
         self.store.stop_awaiting_list();
-        if self.store.needs_saved(&list) {
+        if self.store.needs_saved(&list, self.own_node.path()) {
             self.store.await_saved(list, received, self.now.instant);
             self.out.push(Output::LoadSaved);
         } else {
@@ -233,16 +235,16 @@ impl Core {
         self.store.revision = list.revision;
         self.store.is_from_mirror = false;
         let mut keep = list.bad_keys();
-        let DecodedList { revision, mut resync, names, bad, problems, has_own_node, .. } = list;
+        if !list.has(self.own_node.path()) {
+            keep.insert(self.own_node.path().to_owned());
+        }
+        let DecodedList { revision, mut resync, names, bad, problems, entries } = list;
         let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
         // What stays active stays saved, and the Node object of this node even where it could not be recalled.
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
-        if !has_own_node {
-            keep.insert(self.own_node.path().to_owned());
-        }
         let objects = resync.objects.len();
         changes.merge(self.processor.resync_sharing(resync, names));
         self.quarantine.replace_values(bad, self.now);
@@ -256,7 +258,7 @@ impl Core {
             info!(objects, unreadable, services, revision, "first snapshot of the store");
             self.publish_first("snapshot", description, &changes, at);
         }
-        self.out.push(Output::Save(Saving::List { revision, keep }));
+        self.out.push(Output::Save(Saving::List { revision, entries, keep }));
     }
 
     fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {
@@ -354,9 +356,13 @@ impl Core {
     fn on_mirror(&mut self, event: MirrorEvent) {
         let Some(status) = &mut self.store.mirror else { return };
         match event {
-            MirrorEvent::Written(revision) => {
+            MirrorEvent::Written { revision, is_behind } => {
                 *status =
                     MirrorStatus { revision: Some(revision), written: Some(self.now.time), error: None };
+                if is_behind {
+                    info!("the disk was too slow for the mirror; listing the store again");
+                    self.out.push(Output::Relist);
+                }
             }
             MirrorEvent::NeedsList => self.out.push(Output::Relist),
             MirrorEvent::Failed(error) => status.error = Some(error),
@@ -661,6 +667,16 @@ impl Core {
 
 /// Views of the state, all derived from it.
 impl Core {
+    /// The name of this node.
+    pub const fn node(&self) -> &NodeName {
+        self.own_node.name()
+    }
+
+    /// The store as configured.
+    pub fn store(&self) -> &str {
+        &self.store_name
+    }
+
     /// When the core was created.
     pub const fn started(&self) -> Now {
         self.started

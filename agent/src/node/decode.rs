@@ -6,7 +6,7 @@ mod value;
 use std::collections::BTreeSet;
 
 use contiv_model::Event;
-use contiv_store::{Batch, Change, Entry, FeedEvent, ListPart, Problem, Snapshot};
+use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
 
 use value::{Outcome, decode, decode_deletion};
@@ -42,20 +42,18 @@ pub enum StoreEvent {
 pub struct Decoder {
     /// When the agent started.
     started: Timestamp,
-    /// The key of this node's Node object.
-    own_node: String,
     list: ListDecoder,
 }
 
 impl Decoder {
-    /// For an agent that started then, on the node whose Node object has this key.
-    pub fn new(started: Timestamp, own_node: String) -> Self {
-        Self { started, own_node, list: ListDecoder::default() }
+    /// For an agent that started then.
+    pub fn new(started: Timestamp) -> Self {
+        Self { started, list: ListDecoder::default() }
     }
 
-    /// The decoded event; none while a list is incomplete. For a list, also its entries in the order of their keys.
-    pub fn decode(&mut self, event: FeedEvent) -> Option<(StoreEvent, Vec<Entry>)> {
-        let event = match event {
+    /// The decoded event; none while a list is incomplete.
+    pub fn decode(&mut self, event: FeedEvent) -> Option<StoreEvent> {
+        Some(match event {
             FeedEvent::List(ListPart::Started) => {
                 self.list = ListDecoder::default();
                 return None;
@@ -65,9 +63,7 @@ impl Decoder {
                 return None;
             }
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
-                let list = std::mem::take(&mut self.list);
-                let (list, entries) = list.finish(revision, problems, &self.own_node);
-                return Some((StoreEvent::Listed(Box::new(list)), entries));
+                StoreEvent::Listed(Box::new(std::mem::take(&mut self.list).finish(revision, problems)))
             }
             FeedEvent::Snapshot(Snapshot { revision, entries, problems }) => {
                 self.list = ListDecoder::default();
@@ -86,8 +82,7 @@ impl Decoder {
             }
             FeedEvent::Replaced { reason } => StoreEvent::Replaced { reason },
             FeedEvent::Up => StoreEvent::Up,
-        };
-        Some((event, Vec::new()))
+        })
     }
 }
 
@@ -156,6 +151,7 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
 mod tests {
     use contiv_model::{ObjectKey, ServiceId};
     use contiv_proto::{Key, Kind};
+    use contiv_store::Entry;
 
     use super::{value::LARGEST_VALUE, *};
 
@@ -167,7 +163,7 @@ mod tests {
     fn decoded_list(entries: Vec<Entry>) -> DecodedList {
         let mut list = ListDecoder::default();
         list.add(entries);
-        list.finish(1, Vec::new(), "").0
+        list.finish(1, Vec::new())
     }
 
     fn web() -> ObjectKey {

@@ -18,7 +18,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api::{self, Identity, PodAddition, Query, Request},
+    api::{self, PodAddition, Query, Request},
     core::{Core, CoreConfig, own_node_key},
     decode::Decoder,
     inputs::{Inputs, Next},
@@ -47,7 +47,7 @@ pub struct StoreFeedEnded;
 /// The configuration of the node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// The configuration of the core. Names of renderers are filled in.
+    /// The configuration of the core. Its `has_mirror`, `renderers` and `verified_renderers` are set from what the node is given.
     pub core: CoreConfig,
     /// The folder of the mirror; none for no mirror.
     pub mirror: Option<PathBuf>,
@@ -74,7 +74,6 @@ impl FollowedStore {
 #[derive(Debug)]
 pub struct Node {
     core: Core,
-    identity: Identity,
     inputs: Inputs,
     decoder: Decoder,
     outputs: Outputs,
@@ -101,7 +100,6 @@ impl Node {
     ) -> io::Result<Self> {
         let NodeConfig { core: mut config, mirror } = config;
         let node = &config.processor.node_name;
-        let identity = Identity { node: node.to_string(), store: config.store.clone() };
         let own_node = own_node_key(node);
         let (done, reports) = mpsc::unbounded_channel();
         let (heard, notices) = mpsc::channel(NOTICES);
@@ -109,7 +107,7 @@ impl Node {
         let (mirror_reports, mirror_events) = mpsc::channel(MIRROR_REPORTS);
         let start_mirror = |folder| {
             let reports = mirror_reports.clone();
-            MirrorHandle::start(folder, identity.store.clone(), own_node.clone(), reports, RETRY_AFTER)
+            MirrorHandle::start(folder, config.store.clone(), own_node.clone(), reports, RETRY_AFTER)
         };
         let mirror = mirror.map(start_mirror).transpose()?;
         config.has_mirror = mirror.is_some();
@@ -134,7 +132,6 @@ impl Node {
             verifiers,
             feed: store.feed,
             mirror,
-            lists: VecDeque::new(),
             health,
             metrics,
             waiting: BTreeMap::new(),
@@ -151,14 +148,7 @@ impl Node {
             deferred: VecDeque::new(),
             was_request: false,
         };
-        Ok(Self {
-            core,
-            identity,
-            inputs,
-            decoder: Decoder::new(now.time, own_node),
-            outputs,
-            out: Vec::new(),
-        })
+        Ok(Self { core, inputs, decoder: Decoder::new(now.time), outputs, out: Vec::new() })
     }
 
     /// Runs until it is stopped.
@@ -166,18 +156,19 @@ impl Node {
     /// # Errors
     /// When the feed of the store has ended.
     pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
-        self.handle(Input::Timer);
+        self.handle(Input::Timer, Instant::now());
         loop {
             let deadline = self.core.deadline().map(Instant::from_std);
             let next = self.inputs.next(deadline).await.ok_or(StoreFeedEnded)?;
+            // Decoding counts as work on the input.
+            let begin = Instant::now();
             let input = match next {
                 Next::Input(input) => {
                     self.outputs.working -= usize::from(matches!(input, Input::WorkDone(_)));
                     Some(input)
                 }
                 Next::Store(Delivery { event, received }) => {
-                    let decoded = self.decoder.decode(event);
-                    decoded.map(|(event, entries)| self.outputs.store_input(event, entries, received))
+                    self.decoder.decode(event).map(|event| Input::Store(event, received.into_std()))
                 }
                 Next::Mirror(report) => Some(self.outputs.mirror_input(report)),
                 Next::Request(Request::Shutdown) => {
@@ -187,13 +178,13 @@ impl Node {
                 Next::Request(request) => self.serve(request),
             };
             if let Some(input) = input {
-                self.handle(input);
+                self.handle(input, begin);
             }
         }
     }
 
-    fn handle(&mut self, input: Input) {
-        let (begin, event) = (Instant::now(), self.core.events());
+    fn handle(&mut self, input: Input, begin: Instant) {
+        let event = self.core.events();
         self.core.handle(input, now(begin), &mut self.out);
         for output in self.out.drain(..) {
             self.outputs.execute(output);
@@ -207,7 +198,7 @@ impl Node {
         match request {
             Request::Query(query) => {
                 let now = Instant::now().into_std();
-                match api::answer(&mut self.core, &self.identity, query, now) {
+                match api::answer(&mut self.core, query, now) {
                     Some(Query::Ready(reply)) if self.core.is_ready() => {
                         let _ = reply.send(());
                     }

@@ -9,7 +9,7 @@ use std::{
 
 use contiv_model::{ChangeSet, InterfaceName, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
-use contiv_store::{Batch, MirrorSummary};
+use contiv_store::{Batch, Entry, MirrorSummary};
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -34,8 +34,7 @@ pub struct RequestId(pub u64);
 /// An input.
 #[derive(Debug)]
 pub enum Input {
-    /// An event of the store, with the time of its receipt. The driver keeps the entries of a list until [`Output::Save`]
-    /// decides on them.
+    /// An event of the store, with the time of its receipt.
     Store(StoreEvent, Instant),
     /// The size of the mirror's saved state when the agent started.
     SavedSummary(MirrorSummary),
@@ -135,10 +134,12 @@ pub struct VerifierReport {
 /// What is saved in the mirror.
 #[derive(Debug)]
 pub enum Saving {
-    /// The entries of the oldest list that is not saved yet. The keys in `keep` keep their earlier saved values.
+    /// All entries of a list, except for those of the keys in `keep`: their earlier saved values stay.
     List {
         /// The revision of the list.
         revision: i64,
+        /// In the order of their keys.
+        entries: Vec<Entry>,
         /// The exceptions.
         keep: BTreeSet<String>,
     },
@@ -150,9 +151,13 @@ pub enum Saving {
 #[derive(Debug)]
 pub enum MirrorEvent {
     /// Everything up to this revision is saved.
-    Written(i64),
-    /// Changes were dropped because the disk was too slow, or writing works again after a failure: everything must be saved
-    /// again.
+    Written {
+        /// The revision.
+        revision: i64,
+        /// Later changes were dropped because the disk was too slow: everything must be saved again.
+        is_behind: bool,
+    },
+    /// Writing works again after a failure: everything must be saved again.
     NeedsList,
     /// Nothing can be saved at the moment.
     Failed(String),

@@ -1,7 +1,7 @@
 //! Executes outputs: everything that the node acts on.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -10,14 +10,13 @@ use std::{
 };
 
 use contiv_model::Snapshot;
-use contiv_store::{Entry, FeedHandle};
-use tokio::{sync::oneshot, time::Instant};
-use tracing::info;
+use contiv_store::FeedHandle;
+use tokio::sync::oneshot;
 
 use super::{
     api::Reply,
     core::Core,
-    decode::{Recalled, StoreEvent},
+    decode::Recalled,
     message::{Answer, Input, Metric, MirrorEvent, Output, PodNotAdded, RequestId, Saving},
     renderer_thread::Job,
 };
@@ -41,8 +40,6 @@ pub(super) struct Outputs {
     pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
     pub(super) feed: FeedHandle,
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
-    /// The entries of lists that are not saved yet, the oldest first.
-    pub(super) lists: VecDeque<Vec<Entry>>,
     pub(super) health: HealthOutputs,
     pub(super) metrics: Arc<dyn MetricSink>,
     pub(super) waiting: BTreeMap<RequestId, Waiting>,
@@ -58,24 +55,13 @@ pub(super) enum Waiting {
 }
 
 impl Outputs {
-    /// Keeps the entries of a list until they are saved.
-    pub(super) fn store_input(&mut self, event: StoreEvent, entries: Vec<Entry>, received: Instant) -> Input {
-        if matches!(event, StoreEvent::Listed(_)) {
-            self.lists.push_back(entries);
-        }
-        Input::Store(event, received.into_std())
-    }
-
     pub(super) fn mirror_input(&self, report: MirrorReport) -> Input {
         match report {
             MirrorReport::Summary(summary) => Input::SavedSummary(summary),
             MirrorReport::Loaded(saved) => Input::Saved(saved.map(Recalled::decode)),
             MirrorReport::Written(revision) => {
-                if self.mirror.as_ref().is_some_and(|(mirror, _)| mirror.is_behind()) {
-                    info!("the disk was too slow for the mirror; listing the store again");
-                    self.feed.request_resync();
-                }
-                Input::Mirror(MirrorEvent::Written(revision))
+                let is_behind = self.mirror.as_ref().is_some_and(|(mirror, _)| mirror.is_behind());
+                Input::Mirror(MirrorEvent::Written { revision, is_behind })
             }
             MirrorReport::Failed(error) => Input::Mirror(MirrorEvent::Failed(error)),
             MirrorReport::CaughtUp => Input::Mirror(MirrorEvent::NeedsList),
@@ -117,13 +103,9 @@ impl Outputs {
     }
 
     fn save(&mut self, saving: Saving) {
-        let Some((mirror, _)) = &mut self.mirror else {
-            self.lists.clear();
-            return;
-        };
+        let Some((mirror, _)) = &mut self.mirror else { return };
         match saving {
-            Saving::List { revision, keep } => {
-                let mut entries = self.lists.pop_front().unwrap_or_default();
+            Saving::List { revision, mut entries, keep } => {
                 entries.retain(|entry| !keep.contains(&entry.key));
                 mirror.replace(revision, entries, keep);
             }

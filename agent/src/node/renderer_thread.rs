@@ -109,6 +109,8 @@ impl Worker {
                         return;
                     }
                 }
+                // Whoever asked may have given up while the renderer was busy.
+                Job::Describe(reply) if reply.is_closed() => {}
                 Job::Describe(reply) => {
                     let described = self.guard(|worker| {
                         let renderer = worker.renderer.get_or_insert_with(|| (worker.spec.create)());

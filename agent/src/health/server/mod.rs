@@ -32,6 +32,8 @@ pub use served::{HealthCheckView, ListenerView};
 
 /// When to try a failed listener again, unless something changes before.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// More updates than this that wait are merged.
+const UPDATES: usize = 64;
 /// The maximum number of connections to all health checks: load balancers connect every few seconds, and disconnect.
 const CONNECTIONS: usize = 200;
 
@@ -73,7 +75,13 @@ impl HealthCheckServer {
             tokio::select! {
                 biased;
                 update = self.updates.recv() => match update {
-                    Some(update) => self.apply_update(update).await,
+                    Some(mut update) => {
+                        // Of services that change faster than listeners open and close, only the last state counts.
+                        while self.updates.len() > UPDATES && let Ok(later) = self.updates.try_recv() {
+                            update.merge(later);
+                        }
+                        self.apply_update(update).await;
+                    }
                     None => return,
                 },
                 Some(reply) = self.questions.recv() => {

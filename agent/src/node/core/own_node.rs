@@ -1,7 +1,6 @@
 //! The Node object of this node: when it is deleted, its data stays active, so that node ports keep working, as in kube-proxy.
 
-use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync};
-use contiv_proto::{Key, Kind};
+use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync, wire};
 use tracing::warn;
 
 /// The key of this node's Node object, and whether it was deleted.
@@ -18,6 +17,11 @@ impl OwnNode {
     pub(super) fn new(name: NodeName) -> Self {
         let path = own_node_key(&name);
         Self { object: ObjectKey::Node(name.clone()), name, path, is_deleted: false }
+    }
+
+    /// Its name.
+    pub(super) const fn name(&self) -> &NodeName {
+        &self.name
     }
 
     /// Its full key.
@@ -69,5 +73,5 @@ impl OwnNode {
 
 /// The full key of the Node object of this name; empty where the name cannot be part of a key.
 pub fn own_node_key(name: &NodeName) -> String {
-    Key::new(Kind::Node, "", name.to_string()).map(|key| key.to_path()).unwrap_or_default()
+    wire::stored_key(&ObjectKey::Node(name.clone())).map(|key| key.to_path()).unwrap_or_default()
 }

@@ -94,14 +94,14 @@ impl StoreState {
 
     /// Whether a first list must be compared with the saved state: bad values and this node's object keep their saved state,
     /// and missing objects must be noticed.
-    pub(super) fn needs_saved(&self, list: &DecodedList) -> bool {
+    pub(super) fn needs_saved(&self, list: &DecodedList, own_node: &str) -> bool {
         let has_bad = || list.bad.iter().any(|bad| !bad.is_used);
         let has_more = |saved: &MirrorSummary| {
-            saved.entries >= list.entries + LEAST_DELETIONS || saved.has_key && !list.has_own_node
+            saved.entries >= list.entries.len() + LEAST_DELETIONS || saved.has_key && !list.has(own_node)
         };
         !self.is_synced
             && self.mirror.is_some()
-            && (list.entries < SMALL_LIST || has_bad() || self.saved.as_ref().is_none_or(has_more))
+            && (list.entries.len() < SMALL_LIST || has_bad() || self.saved.as_ref().is_none_or(has_more))
     }
 
     /// Makes a first list wait for the saved state.
@@ -163,17 +163,25 @@ impl StoreState {
 
 #[cfg(test)]
 mod tests {
+    use contiv_store::Entry;
+
     use super::*;
 
-    fn list(entries: usize, has_own_node: bool) -> DecodedList {
-        DecodedList { entries, has_own_node, ..DecodedList::default() }
+    const OWN_NODE: &str = "/node/n1";
+
+    fn list(count: usize, has_own_node: bool) -> DecodedList {
+        let key = |number| {
+            if has_own_node && number == 0 { OWN_NODE.to_owned() } else { format!("/z/{number:05}") }
+        };
+        let entry = |key| Entry { key, value: "{}".into(), create_revision: 1, mod_revision: 1 };
+        DecodedList { entries: (0..count).map(key).map(entry).collect(), ..DecodedList::default() }
     }
 
     #[test]
     fn saved_state_is_awaited_once_and_not_for_ever() {
         let start = Instant::now();
         let mut state = StoreState::new(true, start);
-        assert!(state.needs_saved(&list(1, true)));
+        assert!(state.needs_saved(&list(1, true), OWN_NODE));
         state.await_saved(Box::new(list(1, true)), start, start);
         assert_eq!(state.deadline(), Some(start + SAVED_LIMIT));
         assert!(!state.is_saved_late(start) && state.is_saved_late(start + SAVED_LIMIT));
@@ -191,9 +199,12 @@ mod tests {
             (SMALL_LIST + LEAST_DELETIONS, false, false, true),
         ] {
             state.saved = Some(MirrorSummary { entries, has_key });
-            let needs = state.needs_saved(&list(SMALL_LIST, has_own_node));
+            let needs = state.needs_saved(&list(SMALL_LIST, has_own_node), OWN_NODE);
             assert_eq!(needs, expected, "{entries} {has_key} {has_own_node}");
         }
-        assert!(!StoreState::new(false, Instant::now()).needs_saved(&list(1, true)), "there is no mirror");
+        assert!(
+            !StoreState::new(false, Instant::now()).needs_saved(&list(1, true), OWN_NODE),
+            "there is no mirror"
+        );
     }
 }

@@ -25,16 +25,19 @@ pub struct DecodedList {
     pub bad: Vec<BadValue>,
     /// The problems of the store itself.
     pub problems: Vec<Problem>,
-    /// The number of entries.
-    pub entries: usize,
-    /// Whether the Node object of this node is among them.
-    pub has_own_node: bool,
+    /// All entries, in the order of their keys.
+    pub entries: Vec<Entry>,
 }
 
 impl DecodedList {
     /// The keys of values that cannot be used at all.
     pub fn bad_keys(&self) -> BTreeSet<String> {
         self.bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect()
+    }
+
+    /// Whether this key is listed.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.binary_search_by(|entry| entry.key.as_str().cmp(key)).is_ok()
     }
 }
 
@@ -54,17 +57,14 @@ impl Recalled {
     pub fn decode(Saved { revision, entries }: Saved) -> Self {
         let mut list = ListDecoder::default();
         list.add(entries);
-        let (DecodedList { resync, names, .. }, _) = list.finish(revision, Vec::new(), "");
+        let DecodedList { resync, names, .. } = list.finish(revision, Vec::new());
         Self { revision, resync, names }
     }
 }
 
 /// Decodes the pages of a list.
 #[derive(Debug, Default)]
-pub struct ListDecoder {
-    list: DecodedList,
-    entries: Vec<Entry>,
-}
+pub struct ListDecoder(DecodedList);
 
 impl ListDecoder {
     /// Adds a page. Pages may come in any order; each key is in one of them.
@@ -74,7 +74,7 @@ impl ListDecoder {
             let mut names = StringInterner::default();
             share.iter().map(|entries| decode_all(entries, &mut names)).collect::<Vec<_>>()
         };
-        let list = &mut self.list;
+        let list = &mut self.0;
         let is_small = pieces.len() <= PIECES_PER_THREAD;
         let decoded = if is_small {
             pieces.iter().map(|entries| decode_all(entries, &mut list.names)).collect()
@@ -88,21 +88,18 @@ impl ListDecoder {
             list.resync.objects.extend(objects);
             list.bad.extend(bad);
         }
-        self.entries.extend(entries);
+        list.entries.extend(entries);
     }
 
-    /// The complete list, as read at this revision, and its entries in the order of their keys. `own_node` is the key of this
-    /// node's Node object.
-    pub fn finish(self, revision: i64, problems: Vec<Problem>, own_node: &str) -> (DecodedList, Vec<Entry>) {
-        let Self { list, mut entries } = self;
+    /// The complete list, as read at this revision.
+    pub fn finish(self, revision: i64, problems: Vec<Problem>) -> DecodedList {
+        let mut list = DecodedList { revision, problems, ..self.0 };
         // Pages of several types alternate, each type in order: few sorted runs, which are merged.
-        entries.sort_by(|one, other| one.key.cmp(&other.key));
-        let has_own_node = entries.binary_search_by(|entry| entry.key.as_str().cmp(own_node)).is_ok();
-        let mut list = DecodedList { revision, problems, entries: entries.len(), has_own_node, ..list };
+        list.entries.sort_by(|one, other| one.key.cmp(&other.key));
         list.bad.sort_by(|one, other| one.key.cmp(&other.key));
         let unused = list.bad.iter().filter(|bad| !bad.is_used);
         list.resync.undecodable = unused.filter_map(|bad| bad.object.clone()).collect();
-        (list, entries)
+        list
     }
 }
 
@@ -136,12 +133,12 @@ mod tests {
         Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
     }
 
-    fn decoded<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> (DecodedList, Vec<Entry>) {
+    fn decoded<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> DecodedList {
         let mut list = ListDecoder::default();
         pages.into_iter().for_each(|page| list.add(page.to_vec()));
-        let (mut list, entries) = list.finish(7, Vec::new(), "");
+        let mut list = list.finish(7, Vec::new());
         list.resync.objects.sort_by_key(Object::key);
-        (list, entries)
+        list
     }
 
     #[test]
@@ -151,7 +148,7 @@ mod tests {
             (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
         entries[count / 2] = entry("web", "{");
         entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
-        let (DecodedList { resync, bad, .. }, _) = decoded([&entries[..]]);
+        let DecodedList { resync, bad, .. } = decoded([&entries[..]]);
         assert_eq!(resync.objects.len(), count - 1);
         let web = ObjectKey::Service(ServiceId::new("default", "web"));
         assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web]);
@@ -173,9 +170,9 @@ mod tests {
                 pages.reverse();
             }
             let (in_pages, whole) = (decoded(pages), decoded([&entries[..]]));
-            prop_assert_eq!(in_pages.0.resync, whole.0.resync);
-            prop_assert_eq!(in_pages.0.bad, whole.0.bad);
-            prop_assert_eq!(in_pages.1, whole.1);
+            prop_assert_eq!(in_pages.resync, whole.resync);
+            prop_assert_eq!(in_pages.bad, whole.bad);
+            prop_assert_eq!(in_pages.entries, whole.entries);
         }
     }
 }

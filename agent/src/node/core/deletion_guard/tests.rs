@@ -17,7 +17,7 @@ fn now() -> Now {
 fn decoded(entries: Vec<Entry>) -> Vec<Object> {
     let mut list = ListDecoder::default();
     list.add(entries);
-    list.finish(1, Vec::new(), "").0.resync.objects
+    list.finish(1, Vec::new()).resync.objects
 }
 
 fn services(count: usize) -> Vec<Object> {
