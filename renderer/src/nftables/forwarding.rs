@@ -32,15 +32,14 @@ impl Forwarding {
     }
 
     /// Checks again after changes: only the changed services, unless the service found before is among them; and the kernel's
-    /// setting only if a service needs it. `services` are those after the changes.
+    /// setting, by `is_off`, only if a service needs it. `services` are those after the changes.
     pub(super) fn update(
         &mut self,
-        kernel: &dyn Kernel,
+        is_off: impl Fn(Family) -> bool,
         changes: &ChangeSet,
         services: &Services,
         node: &NodeFacts,
     ) {
-        self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(kernel, disabled.family, "all"));
         for Disabled { family, missed_by } in &mut self.0 {
             let is_changed = |id: &ServiceId| changes.services.contains_key(id);
             if changes.node.is_some() || missed_by.as_ref().is_some_and(is_changed) {
@@ -51,6 +50,8 @@ impl Forwarding {
                 *missed_by = found.map(|service| service.id.clone());
             }
         }
+        // Last, so that the note of a service that was found just now depends on the setting of now.
+        self.0.retain(|disabled| disabled.missed_by.is_none() || is_off(disabled.family));
     }
 
     /// Notes for the administrator, one for each family that a service needs.
@@ -93,13 +94,13 @@ fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -
 
 /// True if all interfaces forward, or some do by their own setting. True too if the setting cannot be read.
 fn forwards(kernel: &dyn Kernel, family: Family) -> bool {
-    if !is_off(kernel, family, "all") {
+    if !is_off(kernel, family) {
         return true;
     }
     let Ok(interfaces) = kernel.settings(conf(family)) else { return true };
     let is_template = |interface: &String| interface == "all" || interface == "default";
     let mut interfaces = interfaces.iter().filter(|interface| !is_template(interface));
-    !interfaces.all(|interface| is_off(kernel, family, interface))
+    !interfaces.all(|interface| is_off_at(kernel, family, interface))
 }
 
 /// The kernel's folder of interface settings.
@@ -110,7 +111,12 @@ const fn conf(family: Family) -> &'static str {
     }
 }
 
-fn is_off(kernel: &dyn Kernel, family: Family, interface: &str) -> bool {
+/// True if forwarding is switched off for all interfaces together. False if the setting cannot be read.
+pub(super) fn is_off(kernel: &dyn Kernel, family: Family) -> bool {
+    is_off_at(kernel, family, "all")
+}
+
+fn is_off_at(kernel: &dyn Kernel, family: Family, interface: &str) -> bool {
     let path = format!("{}/{interface}/forwarding", conf(family));
     kernel.setting(&path).is_ok_and(|value| value == "0")
 }
@@ -120,7 +126,6 @@ mod tests {
     use contiv_model::{Backend, Protocol, Snapshot};
 
     use super::*;
-    use crate::linux::Linux;
 
     fn service(node_port: Option<u16>, backend: &str) -> BTreeMap<ServiceId, Arc<ContivService>> {
         let backends = vec![Backend::new(backend.parse().unwrap())];
@@ -155,21 +160,39 @@ mod tests {
         assert!(Forwarding::of([].into_iter(), &services, &pods).notes().is_empty(), "nothing is off");
     }
 
+    fn changes(before: &Services, after: &Services) -> ChangeSet {
+        let snapshot = |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
+        ChangeSet::between(&snapshot(before), &snapshot(after))
+    }
+
     #[test]
-    fn service_that_comes_and_misses_forwarding_is_named() {
+    fn new_service_that_misses_forwarding_is_named() {
         let node = NodeFacts::default();
-        let change = |before: &Services, after: &Services| {
-            let snapshot =
-                |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
-            ChangeSet::between(&snapshot(before), &snapshot(after))
-        };
-        // This machine's setting is not read: no service needed the family before.
         let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
         let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
         assert!(forwarding.notes().is_empty());
-        forwarding.update(&Linux, &change(&before, &after), &after, &node);
+        forwarding.update(|_| true, &changes(&before, &after), &after, &node);
         assert_eq!(forwarding.notes().len(), 1);
         let named = forwarding.0.remove(0).missed_by.unwrap();
         assert_eq!(named, ServiceId::new("shop", "web"));
+    }
+
+    #[test]
+    fn forwarding_switched_on_before_a_service_needs_it_is_not_noted() {
+        let node = NodeFacts::default();
+        let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
+        let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
+        forwarding.update(|_| false, &changes(&before, &after), &after, &node);
+        assert_eq!(forwarding.notes(), [""; 0]);
+    }
+
+    #[test]
+    fn forwarding_setting_is_not_read_without_a_service_that_needs_it() {
+        let node = NodeFacts::default();
+        let (before, after) = (Services::new(), service(None, "10.244.2.1:8080"));
+        let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
+        let is_off = |family: Family| panic!("{family:?} is read");
+        forwarding.update(is_off, &changes(&before, &after), &after, &node);
+        assert_eq!(forwarding.notes(), [""; 0]);
     }
 }

@@ -327,7 +327,8 @@ impl Renderer for Nftables {
                 self.failed("update the table", &error)
             }
         })?;
-        self.forwarding.update(&*self.kernel, changes, table.services(), table.node());
+        let is_off = |family| forwarding::is_off(&*self.kernel, family);
+        self.forwarding.update(is_off, changes, table.services(), table.node());
         self.table = Some(table);
         Ok(self.with_notes(report))
     }
