@@ -11,7 +11,7 @@ use super::{
         Attributes, NetlinkError, Refusal,
         constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem, msg},
     },
-    plan::{Choice, plan},
+    plan::{Choice, ServicePlan, plan},
     read,
 };
 use crate::{RenderError, netlink::message::messages};
@@ -29,7 +29,8 @@ pub(super) fn blame<'a>(
         return BTreeMap::new();
     }
     let blamed = services.filter_map(|service| {
-        let (element, reason) = elements.iter().find(|(element, _)| is_of(element, service))?;
+        let plan = plan(service);
+        let (element, reason) = elements.iter().find(|(element, _)| is_of(element, &plan))?;
         let reason = format!("the kernel refused {} {{ {element} }}: {reason}", element.set.name());
         Some((service.id.clone(), reason))
     });
@@ -99,9 +100,8 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
 
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// True if the element belongs to the service.
-fn is_of(element: &Element, service: &ContivService) -> bool {
-    let plan = plan(service);
+/// True if the element belongs to the service of the plan.
+fn is_of(element: &Element, plan: &ServicePlan) -> bool {
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
             plan.frontends.contains_key(&frontend)
