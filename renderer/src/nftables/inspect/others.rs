@@ -31,13 +31,6 @@ pub struct OtherChain {
     pub dropping_rules: usize,
 }
 
-impl OtherChain {
-    /// True if it may drop packets.
-    pub const fn may_drop(&self) -> bool {
-        self.drops_by_policy || self.dropping_rules > 0
-    }
-}
-
 impl fmt::Display for OtherChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, chain, hook, priority, .. } = self;
