@@ -42,6 +42,11 @@ impl NetlinkFaults {
         Self { missing, ..Self::new(0.0, 0, switch) }
     }
 
+    /// The kernel of this network namespace; the first socket to it has these faults.
+    pub fn into_kernel(self) -> Arc<dyn Kernel> {
+        Arc::new(FaultyKernel(Mutex::new(Some(self))))
+    }
+
     /// The request with the names of missing modules replaced by unknown names, so that the kernel itself answers as if it had
     /// no such module.
     fn without_modules<'a>(&self, request: &'a [u8]) -> Cow<'a, [u8]> {
@@ -75,13 +80,6 @@ impl NetlinkFaults {
 
     fn happens(&mut self) -> bool {
         self.random.random_bool(self.rate) && !self.switch.is_off()
-    }
-}
-
-impl NetlinkFaults {
-    /// The kernel of this network namespace; the first socket to it has these faults.
-    pub fn into_kernel(self) -> Arc<dyn Kernel> {
-        Arc::new(FaultyKernel(Mutex::new(Some(self))))
     }
 }
 
