@@ -90,15 +90,14 @@ impl Drop for LocalAddresses {
 }
 
 /// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; on other links IPv6 has only the first.
-fn own_address(message: &AddressMessage) -> Option<IpAddr> {
-    let local = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Local(address) => Some(*address),
-        _ => None,
-    });
-    local.or_else(|| {
-        message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        })
-    })
+pub(crate) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let mut of_link = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(address) => return Some(*address),
+            AddressAttribute::Address(address) => of_link = Some(*address),
+            _ => {}
+        }
+    }
+    of_link
 }

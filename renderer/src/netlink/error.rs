@@ -2,7 +2,10 @@
 
 use std::io;
 
+use nix::libc::EPERM;
 use thiserror::Error;
+
+use crate::error::RenderError;
 
 /// Why a request failed.
 #[derive(Debug, Error)]
@@ -43,6 +46,15 @@ impl NetlinkError {
         match self {
             Self::Refused { source, .. } | Self::Socket { source, .. } => source.raw_os_error(),
             Self::MissingModules(_) => None,
+        }
+    }
+
+    /// The error for the caller of a renderer, with advice.
+    pub(crate) fn with_advice(&self, action: &str) -> RenderError {
+        let hint = if self.errno() == Some(EPERM) { "; run as root or with CAP_NET_ADMIN" } else { "" };
+        match self {
+            Self::MissingModules(modules) => RenderError::MissingModules { modules: modules.clone() },
+            _ => RenderError::Kernel { action: action.to_owned(), reason: format!("{self}{hint}") },
         }
     }
 }

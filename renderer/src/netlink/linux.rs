@@ -1,6 +1,6 @@
 //! The real socket: what is sent goes to the kernel of the network namespace in which it was opened.
 
-use std::{io, time::Duration};
+use std::io;
 
 use netlink_sys::{SocketAddr, protocols::NETLINK_NETFILTER};
 use nix::{
@@ -8,16 +8,12 @@ use nix::{
     sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
 };
 
-use super::{Listener, Membership as Groups};
-use crate::kernel::{ListenerEvent, Membership, NetfilterSocket, Notifications};
+use super::{ANSWER_BUFFER, PIECE_CAPACITY};
+use crate::kernel::NetfilterSocket;
 
 /// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel
 /// grants less, and batches are kept smaller.
 const SEND_BUFFER: usize = 256 << 20;
-/// Requested as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
-const ANSWERS: usize = 4 << 20;
-/// The kernel sends at most 32 KiB in one piece of a dump.
-const RECEIVE_BUFFER: usize = 64 << 10;
 
 /// A netfilter netlink socket.
 #[derive(Debug)]
@@ -36,7 +32,7 @@ impl LinuxSocket {
         // With this the kernel reports which part of the message caused the error.
         inner.set_ext_ack(true)?;
         // Every refused message causes an answer. An overflow is an error of the next read.
-        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
+        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
         let send_limit = raise_send_buffer(&inner)?;
         Ok(Self { inner, port, send_limit })
     }
@@ -56,13 +52,13 @@ impl NetfilterSocket for LinuxSocket {
     }
 
     fn receive(&mut self) -> io::Result<Vec<u8>> {
-        let mut received = Vec::with_capacity(RECEIVE_BUFFER);
+        let mut received = Vec::with_capacity(PIECE_CAPACITY);
         self.inner.recv(&mut received, 0)?;
         Ok(received)
     }
 
     fn discard(&mut self) {
-        let mut thrown_away = Vec::with_capacity(RECEIVE_BUFFER);
+        let mut thrown_away = Vec::with_capacity(PIECE_CAPACITY);
         loop {
             match self.inner.recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits()) {
                 Ok(_) => thrown_away.clear(),
@@ -70,26 +66,6 @@ impl NetfilterSocket for LinuxSocket {
                 Err(_) => return,
             }
         }
-    }
-}
-
-impl Notifications for Listener {
-    fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
-        Self::next_event(self, timeout)
-    }
-}
-
-impl Membership for Groups {
-    fn leave(&self) -> io::Result<()> {
-        Self::leave(self)
-    }
-
-    fn rejoin(&self) -> io::Result<()> {
-        Self::rejoin(self)
-    }
-
-    fn report_missed(&self) {
-        Self::report_missed(self);
     }
 }
 

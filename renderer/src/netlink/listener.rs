@@ -22,7 +22,7 @@ use nix::{
 };
 use socket2::{SockFilter, SockRef};
 
-use crate::kernel::ListenerEvent;
+use crate::kernel::{self, ListenerEvent, Notifications};
 
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -66,8 +66,25 @@ impl Listener {
         Ok((Self { socket, writer }, membership))
     }
 
-    /// Waits for an event, for at most `timeout` if there is one.
-    pub(crate) fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
+    fn receive(&self) -> io::Result<Vec<u8>> {
+        let mut received = Vec::with_capacity(PIECE);
+        self.socket.recv(&mut received, 0)?;
+        Ok(received)
+    }
+
+    fn read_writer(&mut self) -> io::Result<ListenerEvent> {
+        let mut said = [0; 64];
+        match io::Read::read(&mut self.writer, &mut said) {
+            Ok(0) => Ok(ListenerEvent::End),
+            Ok(_) => Ok(ListenerEvent::Missed),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ListenerEvent::Silence),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Notifications for Listener {
+    fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
         let timeout = timeout
             .map_or(PollTimeout::NONE, |timeout| PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX));
         let mut ready = [
@@ -97,37 +114,18 @@ impl Listener {
         }
         Ok(ListenerEvent::Silence)
     }
-
-    fn receive(&self) -> io::Result<Vec<u8>> {
-        let mut received = Vec::with_capacity(PIECE);
-        self.socket.recv(&mut received, 0)?;
-        Ok(received)
-    }
-
-    fn read_writer(&mut self) -> io::Result<ListenerEvent> {
-        let mut said = [0; 64];
-        match io::Read::read(&mut self.writer, &mut said) {
-            Ok(0) => Ok(ListenerEvent::End),
-            Ok(_) => Ok(ListenerEvent::Missed),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ListenerEvent::Silence),
-            Err(error) => Err(error),
-        }
-    }
 }
 
-impl Membership {
-    /// Leaves the groups for a while.
-    pub(crate) fn leave(&self) -> io::Result<()> {
+impl kernel::Membership for Membership {
+    fn leave(&self) -> io::Result<()> {
         self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group))
     }
 
-    /// Joins the groups again.
-    pub(crate) fn rejoin(&self) -> io::Result<()> {
+    fn rejoin(&self) -> io::Result<()> {
         self.groups.iter().try_for_each(|group| self.socket.add_membership(*group))
     }
 
-    /// Tells the listener that something was missed.
-    pub(crate) fn report_missed(&self) {
+    fn report_missed(&self) {
         // If it is full the listener has been told already; if it is closed there is no listener.
         let _ = (&self.listener).write(&[0]);
     }

@@ -8,7 +8,8 @@ const NFGEN_HEADER: usize = 4;
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-pub(super) const NLM_F_DUMP_INTR: u16 = 0x10;
+/// Marks an inconsistent dump.
+pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLMSG_ERROR: u16 = 2;
 /// An error message ends in attributes with details: `NLM_F_ACK_TLVS`.
 const NLM_F_ACK_TLVS: u16 = 0x200;

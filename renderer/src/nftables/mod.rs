@@ -15,7 +15,6 @@ mod element;
 mod elements;
 mod encode;
 mod evaluate;
-mod explain;
 mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -47,7 +46,6 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 use self::{
     ahead::PrefetchedElements,
     conntrack::{StaleFlowReaper, programmed},
-    explain::explain,
     forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
@@ -131,7 +129,7 @@ impl Nftables {
         if modules::may_be_missing(error) {
             self.missing = None;
         }
-        explain(action, error)
+        error.with_advice(action)
     }
 
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {
@@ -190,7 +188,7 @@ impl Nftables {
         if usable.is_some() {
             loopback::close(socket, Some(&snapshot.node))?;
         }
-        let is_compared = usable.is_some() && elements_at_most(snapshot) <= COMPARE_LIMIT;
+        let is_compared = usable.is_some() && estimated_elements(snapshot) <= COMPARE_LIMIT;
         let elements = match usable {
             None => Elements::default(),
             Some(_) if is_compared => {
@@ -336,7 +334,7 @@ impl Renderer for Nftables {
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         let started = self.socket().and_then(TableWatch::start);
         let (watch, foreign_changes) =
-            started.map_err(|error| explain("listen to changes of the table", &error))?;
+            started.map_err(|error| error.with_advice("listen to changes of the table"))?;
         self.foreign_changes = Some(foreign_changes);
         Ok(Some(Box::new(watch)))
     }
@@ -373,7 +371,7 @@ impl Renderer for Nftables {
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
-        self.try_cleanup().map_err(|error| explain("remove the table", &error))
+        self.try_cleanup().map_err(|error| error.with_advice("remove the table"))
     }
 }
 
@@ -390,8 +388,8 @@ fn refuse_a_table_of_others(found: Option<TableHeader>, port: u32) -> Result<(),
     }
 }
 
-/// A cheap lower estimate of a snapshot's number of elements.
-fn elements_at_most(snapshot: &Snapshot) -> usize {
+/// A cheap estimate of a snapshot's number of elements, mostly a little too high.
+fn estimated_elements(snapshot: &Snapshot) -> usize {
     let of_service = |service: &Arc<ContivService>| {
         let addresses = service.cluster_ips.len() + service.external_ips.len();
         let of_port = |port: &ServicePort| {

@@ -1,5 +1,7 @@
 //! Determines which modules the kernel lacks, before anything is programmed.
 
+use nix::libc::{ENOENT, EOPNOTSUPP, EPROTONOSUPPORT};
+
 use super::{
     layout::KernelModule,
     netlink::{
@@ -8,11 +10,6 @@ use super::{
     },
 };
 use crate::netlink::message::messages;
-
-const ENOENT: i32 = 2;
-const EOPNOTSUPP: i32 = 95;
-/// The error of opening a socket if the kernel has no netfilter at all.
-const EPROTONOSUPPORT: i32 = 93;
 
 /// A table that exists only within the trial.
 const TRIAL: &str = "contiv-trial";
@@ -44,7 +41,7 @@ pub(super) fn may_be_missing(error: &NetlinkError) -> bool {
     matches!(error.errno(), Some(ENOENT | EOPNOTSUPP))
 }
 
-/// The error of opening a socket, or that the kernel has no `nf_tables`.
+/// The error of opening a socket, or that the kernel has no `nf_tables`: without netfilter it does not know the protocol.
 pub(super) fn of_opening(error: NetlinkError) -> NetlinkError {
     if error.errno() == Some(EPROTONOSUPPORT) { NetlinkError::MissingModules(vec![CORE]) } else { error }
 }

@@ -17,7 +17,6 @@ use std::{
 pub(super) use self::foreign_change::{ChangedElements, ForeignTableChange};
 use self::{foreign_change::ForeignChangeCollector, summary::Summary};
 use super::{
-    explain,
     layout::TABLE,
     netlink::{
         Attributes, NetlinkError, Socket,
@@ -121,7 +120,7 @@ impl TableWatch {
             Ok(ListenerEvent::End) => return Ok(Next::End),
             Err(source) => {
                 let error = NetlinkError::Socket { action: LISTEN, source };
-                return Err(explain("tell what others do to the table", &error));
+                return Err(error.with_advice("tell what others do to the table"));
             }
         }
         Ok(Next::More)

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Instant};
 
+use nix::libc::{
+    EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, EOPNOTSUPP, ESRCH,
+};
 use rtnetlink::packet_route::{
-    RouteNetlinkMessage,
-    address::{AddressAttribute, AddressMessage},
-    route::RouteMessage,
-    rule::RuleMessage,
+    RouteNetlinkMessage, address::AddressMessage, route::RouteMessage, rule::RuleMessage,
 };
 
 use super::{
@@ -16,19 +16,7 @@ use super::{
     plan::Destination,
     socket::{Change, RouteSocket},
 };
-use crate::{RenderError, Report, netlink::NetlinkError};
-
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const ESRCH: i32 = 3;
-const EACCES: i32 = 13;
-pub(super) const EXISTS: i32 = 17;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-const EAFNOSUPPORT: i32 = 97;
-const EADDRNOTAVAIL: i32 = 99;
-const ENETDOWN: i32 = 100;
+use crate::{Report, local_addresses::own_address, netlink::NetlinkError};
 
 /// Both families, as `ipv4`.
 pub(super) const FAMILIES: [bool; 2] = [true, false];
@@ -101,7 +89,7 @@ pub(super) fn change(
 pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
     match errno {
         None => Outcome::Added,
-        Some(EXISTS) => Outcome::Conflict,
+        Some(EEXIST) => Outcome::Conflict,
         Some(errno @ (EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)) => {
             Outcome::Waits(errno)
         }
@@ -193,19 +181,6 @@ pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u3
     Ok(interfaces)
 }
 
-/// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; on other links IPv6 has only the first.
-pub(super) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
-    let mut of_link = None;
-    for attribute in &message.attributes {
-        match attribute {
-            AddressAttribute::Local(address) => return Some(*address),
-            AddressAttribute::Address(address) => of_link = Some(*address),
-            _ => {}
-        }
-    }
-    of_link
-}
-
 pub(super) fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
     let rules =
         socket.dump(kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
@@ -227,7 +202,7 @@ pub(super) fn change_rules(
         match result {
             None if is_addition => report.added += 1,
             None => report.removed += 1,
-            Some(EXISTS | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
+            Some(EEXIST | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
             Some(ENOENT) if !is_addition => {}
             Some(errno) => {
                 let source = std::io::Error::from_raw_os_error(errno);
@@ -255,17 +230,10 @@ pub(super) fn reason(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
 
-/// Turns the kernel's error into one with advice.
-pub(super) fn explain(action: &str, error: &NetlinkError) -> RenderError {
-    let hint = match error.errno() {
-        Some(EPERM) => "; run as root or with CAP_NET_ADMIN",
-        _ => "",
-    };
-    RenderError::Kernel { action: action.to_owned(), reason: format!("{error}{hint}") }
-}
-
 #[cfg(test)]
 mod tests {
+    use nix::libc::EPERM;
+
     use super::*;
     use crate::route::{kernel_route::NextHop, plan::Purpose};
 
@@ -274,7 +242,7 @@ mod tests {
         let address = [198, 51, 100, 1].into();
         let route = KernelRoute { table: 67, address, way: NextHop::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);
-        assert_eq!(outcome(&route, Some(EXISTS)), Outcome::Conflict);
+        assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
         assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::Waits(ENETDOWN));
         let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else { panic!("not a failure") };
         assert!(problem.starts_with("add blackhole 198.51.100.1 table 67"), "{problem}");

@@ -3,6 +3,7 @@
 use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
 
 use super::{apply, kernel_route::FoundRoute, kernel_rule, message::Message, socket};
+use crate::local_addresses::own_address;
 
 /// A route of ours round-trips.
 pub(crate) fn messages(input: &[u8]) {
@@ -24,7 +25,7 @@ pub(crate) fn messages(input: &[u8]) {
                     assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &wanted));
                 }
             }
-            RouteNetlinkMessage::NewAddress(address) => drop(apply::own_address(&address)),
+            RouteNetlinkMessage::NewAddress(address) => drop(own_address(&address)),
             _ => {}
         }
     }

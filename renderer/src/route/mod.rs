@@ -69,7 +69,7 @@ impl Routes {
         self.state = None;
         let table = self.options.advertise_table;
         let result = self.socket().and_then(|socket| apply::remove_from(socket, table));
-        result.map_err(|error| apply::explain("withdraw the routes", &error))
+        result.map_err(|error| error.with_advice("withdraw the routes"))
     }
 
     /// Records all requests to the kernel from now on, and returns those since the last call. Sent again unchanged, they
@@ -78,7 +78,7 @@ impl Routes {
     /// # Errors
     /// When there is no socket.
     pub fn record(&mut self) -> Result<Vec<Exchange>, RenderError> {
-        let socket = self.socket().map_err(|error| apply::explain("open a socket", &error))?;
+        let socket = self.socket().map_err(|error| error.with_advice("open a socket"))?;
         Ok(socket.record.replace(Vec::new()).unwrap_or_default())
     }
 
@@ -176,13 +176,13 @@ impl Renderer for Routes {
         // The first resync, and one after a failure, were not requested by a user.
         let keeps = self.state.is_none();
         let result = self.try_resync(snapshot, keeps);
-        let done = result.map_err(|error| apply::explain("resync the routes", &error))?;
+        let done = result.map_err(|error| error.with_advice("resync the routes"))?;
         self.finish(done)
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         let result = self.try_resync(snapshot, true);
-        let done = result.map_err(|error| apply::explain("repair the routes", &error))?;
+        let done = result.map_err(|error| error.with_advice("repair the routes"))?;
         self.finish(done)
     }
 
@@ -190,15 +190,14 @@ impl Renderer for Routes {
         // Taken out, so that it is gone if anything fails.
         let Some(state) = self.state.take() else { return Err(RenderError::Unsynced) };
         let result = self.try_update(state, changes);
-        let done = result.map_err(|error| apply::explain("update the routes", &error))?;
+        let done = result.map_err(|error| error.with_advice("update the routes"))?;
         self.finish(done)
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         let options = self.options;
         let started = self.socket().and_then(|socket| RouteWatch::start(socket, &options));
-        let (watch, sender) =
-            started.map_err(|error| apply::explain("listen to changes of routes", &error))?;
+        let (watch, sender) = started.map_err(|error| error.with_advice("listen to changes of routes"))?;
         self.watch = Some(sender);
         Ok(Some(Box::new(watch)))
     }
@@ -215,6 +214,6 @@ impl Renderer for Routes {
     fn cleanup(&mut self) -> Result<Report, RenderError> {
         self.state = None;
         let result = self.socket().and_then(remove_all);
-        result.map_err(|error| apply::explain("remove the routes", &error))
+        result.map_err(|error| error.with_advice("remove the routes"))
     }
 }

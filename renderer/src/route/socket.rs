@@ -16,18 +16,12 @@ use super::{
     message::Message,
     nexthop::{Action, NexthopMessage},
 };
-use crate::netlink::{Membership, NetlinkError};
+use crate::netlink::{ANSWER_BUFFER, Membership, NetlinkError, PIECE_CAPACITY, message::NLM_F_DUMP_INTR};
 
 /// Changes that are sent at once. The kernel answers each before any answer is read, and all answers must fit into the buffer.
 const BATCH: usize = 128;
-/// Requested as receive buffer; without CAP_NET_ADMIN in the first user namespace it stays smaller.
-const ANSWERS: usize = 4 << 20;
-/// The kernel sends at most 32 KiB in one piece of a dump.
-const RECEIVE_BUFFER: usize = 64 << 10;
 /// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
-/// Marks an inconsistent dump. Source: the kernel's `include/uapi/linux/netlink.h`.
-const NLM_F_DUMP_INTR: u16 = 0x10;
 
 /// A routing netlink socket.
 #[derive(Debug)]
@@ -78,7 +72,7 @@ impl RouteSocket {
         inner.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
         // With this the kernel applies the filter of a dump request.
         inner.set_netlink_get_strict_chk(true).map_err(failed("set up the netlink socket"))?;
-        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWERS);
+        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
         Ok(Self { inner, port, sequence: 0, membership: None, record: None })
     }
 
@@ -251,7 +245,7 @@ impl RouteSocket {
     }
 
     fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
-        let mut received = Vec::with_capacity(RECEIVE_BUFFER);
+        let mut received = Vec::with_capacity(PIECE_CAPACITY);
         let failed = |source| NetlinkError::Socket { action: "read the kernel's answer", source };
         self.inner.recv(&mut received, 0).map_err(failed)?;
         Ok(received)

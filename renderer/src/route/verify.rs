@@ -41,7 +41,7 @@ impl RouteVerifier {
     /// When the kernel does not answer.
     pub fn routes(&mut self) -> Result<Vec<String>, RenderError> {
         let found = self.socket().and_then(apply::found);
-        let found = found.map_err(|error| apply::explain("read the routes", &error))?;
+        let found = found.map_err(|error| error.with_advice("read the routes"))?;
         let text = |route: &FoundRoute| match route.route {
             Some(route) => route.to_string(),
             None => format!("[a route of another form in table {}]", route.table()),
@@ -55,7 +55,7 @@ impl RouteVerifier {
     /// When the kernel does not answer.
     pub fn has_route(&mut self, address: IpAddr) -> Result<bool, RenderError> {
         let found = self.socket().and_then(|socket| socket.look_up(vec![direct::request(address)]));
-        let found = found.map_err(|error| apply::explain("look a route up", &error))?;
+        let found = found.map_err(|error| error.with_advice("look a route up"))?;
         Ok(found.iter().any(Option::is_some))
     }
 
@@ -141,6 +141,6 @@ impl Verifier for RouteVerifier {
         if result.is_err() {
             self.socket = None;
         }
-        result.map_err(|error| apply::explain("verify the routes", &error))
+        result.map_err(|error| error.with_advice("verify the routes"))
     }
 }

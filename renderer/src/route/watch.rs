@@ -17,7 +17,6 @@ use rtnetlink::{
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use super::{
-    apply,
     kernel_route::{self, NextHop},
     kernel_rule,
     links::Links,
@@ -28,7 +27,8 @@ use super::{
 };
 use crate::{
     ForeignChange, RenderError, Watch,
-    kernel::ListenerEvent,
+    kernel::{ListenerEvent, Notifications as _},
+    local_addresses::own_address,
     netlink::{Listener, NetlinkError},
 };
 
@@ -178,7 +178,7 @@ impl Watch for RouteWatch {
                 Ok(ListenerEvent::End) => return Ok(None),
                 Err(source) => {
                     let error = NetlinkError::Socket { action: LISTEN, source };
-                    return Err(apply::explain("tell what others do to routes", &error));
+                    return Err(error.with_advice("tell what others do to routes"));
                 }
             }
         }
@@ -210,7 +210,7 @@ fn what_matters(message: &Message, interest: &Interest, is_up: &mut BTreeMap<u32
                 .then(|| format!("changed a routing rule for table {table}"))
         }
         RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message) => {
-            let address = apply::own_address(message)?;
+            let address = own_address(message)?;
             interest.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
         }
         RouteNetlinkMessage::NewLink(link) if depends_on(link.header.index) => {

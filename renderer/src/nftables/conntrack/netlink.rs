@@ -3,6 +3,7 @@
 use std::{io, sync::Arc};
 
 use contiv_model::Protocol;
+use nix::libc::ENOENT;
 
 use super::{
     constants::{
@@ -23,7 +24,6 @@ use crate::{
 
 /// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
-const ENOENT: i32 = 2;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 

@@ -13,12 +13,8 @@ use self::elements::Kernel;
 pub use self::others::OtherChain;
 use super::{
     evaluate::{Evaluation, evaluate},
-    explain,
     layout::TABLE,
-    netlink::{
-        NetlinkError,
-        constants::{generation, msg},
-    },
+    netlink::NetlinkError,
     read,
 };
 
@@ -52,7 +48,7 @@ pub enum InspectError {
 
 impl From<NetlinkError> for InspectError {
     fn from(error: NetlinkError) -> Self {
-        Self::Kernel(explain("read the table", &error).to_string())
+        Self::Kernel(error.with_advice("read the table").to_string())
     }
 }
 
@@ -87,9 +83,9 @@ impl Inspector {
     pub fn ask(&mut self, flow: &Flow) -> Result<Evaluation, InspectError> {
         const MAX_ATTEMPTS: usize = 10;
         for _ in 0..MAX_ATTEMPTS {
-            let before = self.generation()?;
+            let before = self.kernel.socket.generation()?;
             let answer = evaluate(&mut self.kernel, flow)?;
-            if self.generation()? == before {
+            if self.kernel.socket.generation()? == before {
                 return Ok(answer);
             }
         }
@@ -102,11 +98,5 @@ impl Inspector {
     /// When the kernel refuses.
     pub fn others(&mut self, address: IpAddr) -> Result<Vec<OtherChain>, InspectError> {
         Ok(others::others(&mut self.kernel.socket, address)?)
-    }
-
-    /// The ruleset generation, a counter of transactions in this network namespace.
-    fn generation(&mut self) -> Result<Option<u32>, NetlinkError> {
-        let read = self.kernel.socket.get(msg::GETGEN, |_| (), |object| object.u32(generation::ID))?;
-        Ok(read.flatten())
     }
 }

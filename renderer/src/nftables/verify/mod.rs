@@ -23,7 +23,7 @@ use self::{
     wanted::DesiredTable,
 };
 use super::{
-    explain, inspect,
+    inspect,
     layout::{DemandChain, TABLE},
     netlink::{NetlinkError, Socket},
     read::ExistingTable,
@@ -73,7 +73,7 @@ impl TableVerifier {
     /// # Errors
     /// When the kernel does not answer.
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
-        let table = self.read(0).map_err(|error| explain("read the table", &error))?;
+        let table = self.read(0).map_err(|error| error.with_advice("read the table"))?;
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
     }
 
@@ -130,7 +130,7 @@ impl Verifier for TableVerifier {
             // Unread answers must not be taken for those of the next request.
             self.socket = None;
         }
-        result.map_err(|error| explain("verify the table", &error))
+        result.map_err(|error| error.with_advice("verify the table"))
     }
 }
 

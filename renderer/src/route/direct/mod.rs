@@ -24,11 +24,11 @@ use contiv_model::{ChangeSet, NodeFacts};
 use id_allocator::{Group, Hops, IdAllocator, copies, members};
 use next_hop_resolver::NextHopResolver;
 pub(super) use next_hop_resolver::request;
+use nix::libc::EEXIST;
 use plan::RouteTarget;
 pub(super) use wanted::DesiredServices;
 
 use super::{
-    apply::EXISTS,
     kernel_route::{KernelRoute, LOCAL_TABLE, NextHop},
     nexthop::{Member, Nexthop, NexthopMessage},
     options::DirectOptions,
@@ -241,7 +241,7 @@ impl Direct {
                     self.hops.insert(hop, id, grouping);
                 }
                 // Another program has taken the number; it counts as used.
-                Some(EXISTS) => problems.push(format!("add the next hop {id}: somebody has this number")),
+                Some(EEXIST) => problems.push(format!("add the next hop {id}: somebody has this number")),
                 Some(_) => self.numbers.free(id),
             }
         }

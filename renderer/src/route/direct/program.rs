@@ -1,5 +1,6 @@
 //! Requests of direct mode to the kernel, and the meaning of its answers.
 
+use nix::libc::{ENODEV, ENOENT, ESRCH};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 
 use crate::{
@@ -13,10 +14,6 @@ use crate::{
         socket::{Change, RouteSocket},
     },
 };
-
-const ENOENT: i32 = 2;
-const ESRCH: i32 = 3;
-const ENODEV: i32 = 19;
 
 /// Changes, in the order in which the kernel must make them: groups before the routes that use them, and removals after the
 /// routes that no longer do.
