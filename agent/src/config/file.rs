@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use clap::Args;
 use serde::de::DeserializeOwned;
+use strsim::levenshtein;
 use toml::de::DeTable;
 
 use super::{ConfigError, flags};
@@ -73,25 +74,9 @@ fn line(text: &str, offset: usize) -> usize {
 }
 
 fn unknown_key(key: &str, known: &[String]) -> String {
-    let nearest = known.iter().min_by_key(|known| distance(key, known));
-    match nearest.filter(|known| distance(key, known) <= known.len() / 2) {
+    let nearest = known.iter().min_by_key(|known| levenshtein(key, known));
+    match nearest.filter(|known| levenshtein(key, known) <= known.len() / 2) {
         Some(nearest) => format!("unknown key {key:?}; did you mean {nearest:?}?"),
         None => format!("unknown key {key:?}; known are {}", known.join(", ")),
     }
-}
-
-/// Levenshtein's distance: how many letters must be inserted, deleted or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -94,7 +94,7 @@ impl KindMirror {
 
     fn measure(&mut self) {
         let SourceAndStored { state, stats, kind, .. } = &self.objects;
-        let (objects, due, is_listed) = (state.wanted(), state.due(), state.is_listed());
+        let (objects, due, is_listed) = (state.source_len(), state.due(), state.is_listed());
         stats.measure(*kind, objects, due, is_listed);
         if is_listed && due == 0 && !std::mem::replace(&mut self.was_synced, true) {
             info!(%kind, objects, "the store has what Kubernetes has");

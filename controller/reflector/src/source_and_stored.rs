@@ -18,8 +18,8 @@ pub(crate) struct SourceAndStored {
     store: Arc<dyn Store>,
     pub(crate) stats: Stats,
     pub(crate) state: State,
-    wanted: Option<FeedReceiver>,
-    stored: Option<FeedReceiver>,
+    source_feed: Option<FeedReceiver>,
+    stored_feed: Option<FeedReceiver>,
     /// Whether Kubernetes has answered since [`SourceAndStored::mark_stale`].
     is_fresh: bool,
 }
@@ -38,7 +38,7 @@ impl FeedReceiver {
 
 /// An event of source or store.
 enum SourceEvent {
-    Wanted(Option<Delivery>),
+    Source(Option<Delivery>),
     Stored(Option<Delivery>),
 }
 
@@ -50,8 +50,8 @@ impl SourceAndStored {
             store,
             stats,
             state: State::default(),
-            wanted: None,
-            stored: None,
+            source_feed: None,
+            stored_feed: None,
             is_fresh: false,
         }
     }
@@ -67,19 +67,19 @@ impl SourceAndStored {
 
     /// Handles the next event. Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
-        let wanted = self.wanted.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
+        let source = self.source_feed.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
         // Lists are handled one after the other: meanwhile a list is in memory twice.
-        let heard = if self.state.has_desired() {
-            let stored = self.stored.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
+        let heard = if self.state.has_source() {
+            let stored = self.stored_feed.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
-                event = wanted.events.recv() => SourceEvent::Wanted(event),
+                event = source.events.recv() => SourceEvent::Source(event),
                 event = stored.events.recv() => SourceEvent::Stored(event),
             }
         } else {
-            SourceEvent::Wanted(wanted.events.recv().await)
+            SourceEvent::Source(source.events.recv().await)
         };
         match heard {
-            SourceEvent::Wanted(event) => {
+            SourceEvent::Source(event) => {
                 self.on_source_event(event.ok_or("Kubernetes can no longer be followed")?.event);
             }
             SourceEvent::Stored(event) => {
@@ -91,17 +91,17 @@ impl SourceAndStored {
 
     /// Handles all pending events.
     pub(crate) fn handle_waiting_events(&mut self) {
-        while let Some(heard) = self.wanted.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+        while let Some(heard) = self.source_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
             self.on_source_event(heard.event);
         }
-        while let Some(heard) = self.stored.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+        while let Some(heard) = self.stored_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
             self.on_stored_event(heard.event);
         }
     }
 
     /// Lists the store again.
     pub(crate) fn resync_stored(&self) {
-        if let Some(feed) = &self.stored {
+        if let Some(feed) = &self.stored_feed {
             feed.handle.request_resync();
         }
     }
@@ -109,7 +109,7 @@ impl SourceAndStored {
     /// The known state of Kubernetes does not count until it has answered: it may be old.
     pub(crate) fn mark_stale(&mut self) {
         self.is_fresh = false;
-        if let Some(feed) = &self.wanted {
+        if let Some(feed) = &self.source_feed {
             feed.handle.request_renewal();
         }
     }
@@ -123,13 +123,13 @@ impl SourceAndStored {
         let kind = self.kind;
         match event {
             FeedEvent::Snapshot(snapshot) => {
-                let unreadable = self.state.list_desired(snapshot);
+                let unreadable = self.state.list_source(snapshot);
                 self.stats.count_unreadable(kind, unreadable);
                 self.stats.resynced(kind);
                 self.is_fresh = true;
             }
             FeedEvent::Changed(batch) => {
-                let unreadable = self.state.change_wanted(batch);
+                let unreadable = self.state.change_source(batch);
                 self.stats.count_unreadable(kind, unreadable);
             }
             FeedEvent::Problems(problems) => {

@@ -23,7 +23,7 @@ pub(crate) type Path = Arc<str>;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The objects in Kubernetes; none before its first list.
-    wanted: Option<BTreeMap<Path, SourceValue>>,
+    source: Option<BTreeMap<Path, SourceValue>>,
     /// The objects in the store; none before its first list.
     stored: Option<BTreeMap<Path, StoredValue>>,
     /// Keys whose source and stored values differ.
@@ -50,35 +50,35 @@ struct StoredValue {
 
 impl State {
     /// Replaces the objects of Kubernetes. Returns the number of unreadable ones.
-    pub(crate) fn list_desired(&mut self, snapshot: Snapshot) -> usize {
-        let before = self.wanted.take().unwrap_or_default();
+    pub(crate) fn list_source(&mut self, snapshot: Snapshot) -> usize {
+        let before = self.source.take().unwrap_or_default();
         let mut unreadable = 0;
-        let mut wanted = BTreeMap::new();
+        let mut source = BTreeMap::new();
         for entry in snapshot.entries {
             unreadable += usize::from(entry.value.is_empty());
-            let (path, value) = read_desired(entry);
+            let (path, value) = read_source(entry);
             // The memory shared with the stored value, if any.
             match before.get_key_value(&path) {
                 Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
-                    wanted.insert(Arc::clone(path), SourceValue::Value(old.clone()));
+                    source.insert(Arc::clone(path), SourceValue::Value(old.clone()));
                 }
-                _ => drop(wanted.insert(path, value)),
+                _ => drop(source.insert(path, value)),
             }
         }
-        self.wanted = Some(wanted);
+        self.source = Some(source);
         self.compare_all();
         unreadable
     }
 
     /// Applies changes of Kubernetes. Returns the number of unreadable objects.
-    pub(crate) fn change_wanted(&mut self, batch: Batch) -> usize {
+    pub(crate) fn change_source(&mut self, batch: Batch) -> usize {
         let mut unreadable = 0;
         for change in batch.changes {
-            let Some(wanted) = &mut self.wanted else { return unreadable };
+            let Some(source) = &mut self.source else { return unreadable };
             let path = match change {
                 Change::Put(entry) => {
                     unreadable += usize::from(entry.value.is_empty());
-                    let (path, value) = read_desired(entry);
+                    let (path, value) = read_source(entry);
                     let stored = self.stored.as_ref().and_then(|stored| stored.get(&path));
                     // Most changes in Kubernetes have no effect here: one copy is enough.
                     let value = match stored {
@@ -87,11 +87,11 @@ impl State {
                         }
                         _ => value,
                     };
-                    wanted.insert(Arc::clone(&path), value);
+                    source.insert(Arc::clone(&path), value);
                     path
                 }
                 Change::Delete { key } => {
-                    wanted.remove(key.as_str());
+                    source.remove(key.as_str());
                     key.into()
                 }
             };
@@ -142,7 +142,7 @@ impl State {
     /// These were written in one transaction of this revision.
     pub(crate) fn written(&mut self, planned: &[PlannedWrite], revision: i64) {
         for PlannedWrite { path, .. } in planned {
-            let value = self.wanted.as_ref().and_then(|wanted| wanted.get(path)).and_then(SourceValue::value);
+            let value = self.source.as_ref().and_then(|source| source.get(path)).and_then(SourceValue::value);
             if let Some(stored) = &mut self.stored {
                 match value.cloned() {
                     Some(value) => {
@@ -167,13 +167,13 @@ impl State {
     }
 
     /// True if Kubernetes was listed.
-    pub(crate) const fn has_desired(&self) -> bool {
-        self.wanted.is_some()
+    pub(crate) const fn has_source(&self) -> bool {
+        self.source.is_some()
     }
 
     /// True if source and store were listed.
     pub(crate) const fn is_listed(&self) -> bool {
-        self.wanted.is_some() && self.stored.is_some()
+        self.source.is_some() && self.stored.is_some()
     }
 
     /// The number of keys that differ.
@@ -182,13 +182,13 @@ impl State {
     }
 
     /// The number of objects in Kubernetes.
-    pub(crate) fn wanted(&self) -> usize {
-        self.wanted.as_ref().map_or(0, BTreeMap::len)
+    pub(crate) fn source_len(&self) -> usize {
+        self.source.as_ref().map_or(0, BTreeMap::len)
     }
 
     fn planned(&self, path: &Path) -> Option<PlannedWrite> {
         let action = self.action(path)?;
-        let value = || self.wanted.as_ref()?.get(path)?.value().cloned();
+        let value = || self.source.as_ref()?.get(path)?.value().cloned();
         let mod_revision = || self.stored.as_ref()?.get(path).map(|stored| stored.mod_revision);
         let write = match action {
             Action::Add => Write::create(path, value()?),
@@ -200,14 +200,14 @@ impl State {
     }
 
     fn action(&self, path: &Path) -> Option<Action> {
-        let (wanted, stored) = (self.wanted.as_ref()?.get(path), self.stored.as_ref()?.get(path));
-        match (wanted, stored) {
+        let (source, stored) = (self.source.as_ref()?.get(path), self.stored.as_ref()?.get(path));
+        match (source, stored) {
             (_, Some(StoredValue { is_foreign: true, .. }))
             | (Some(SourceValue::Unknown), _)
             | (None, None) => None,
             (Some(SourceValue::Value(_)), None) => Some(Action::Add),
-            (Some(SourceValue::Value(wanted)), Some(stored)) => {
-                (*wanted != stored.value).then_some(Action::Update)
+            (Some(SourceValue::Value(source)), Some(stored)) => {
+                (*source != stored.value).then_some(Action::Update)
             }
             (None, Some(_)) => Some(Action::Delete),
         }
@@ -225,19 +225,19 @@ impl State {
     /// Marks everything to add or update, and sweeps the rest.
     fn compare_all(&mut self) {
         self.parked.clear();
-        let (Some(wanted), Some(stored)) = (&self.wanted, &self.stored) else { return };
-        let all: BTreeSet<&Path> = wanted.keys().chain(stored.keys()).collect();
+        let (Some(source), Some(stored)) = (&self.source, &self.stored) else { return };
+        let all: BTreeSet<&Path> = source.keys().chain(stored.keys()).collect();
         self.due = all.into_iter().filter(|path| self.action(path).is_some()).cloned().collect();
     }
 
     /// Reads a stored entry; shares key and value with an equal source value.
     fn read_stored(&self, entry: Entry) -> (Path, StoredValue) {
         let Entry { key, value, mod_revision, .. } = entry;
-        let wanted = self.wanted.as_ref().and_then(|wanted| wanted.get_key_value(key.as_str()));
-        let path = wanted.map_or_else(|| key.as_str().into(), |(path, _)| Arc::clone(path));
-        let wanted = wanted.and_then(|(_, wanted)| wanted.value());
-        if let Some(wanted) = wanted.filter(|wanted| **wanted == value) {
-            return (path, StoredValue { value: wanted.clone(), mod_revision, is_foreign: false });
+        let source = self.source.as_ref().and_then(|source| source.get_key_value(key.as_str()));
+        let path = source.map_or_else(|| key.as_str().into(), |(path, _)| Arc::clone(path));
+        let source = source.and_then(|(_, source)| source.value());
+        if let Some(source) = source.filter(|source| **source == value) {
+            return (path, StoredValue { value: source.clone(), mod_revision, is_foreign: false });
         }
         // An unreadable value is useless to everyone, and not known to have another owner.
         let Some((of, object)) = decode(&key, &value) else {
@@ -245,7 +245,7 @@ impl State {
         };
         let is_foreign = is_foreign(&object);
         // Written by another process, but equal.
-        let same = wanted.filter(|wanted| Object::decode(&of, wanted).is_ok_and(|wanted| wanted == object));
+        let same = source.filter(|source| Object::decode(&of, source).is_ok_and(|source| source == object));
         let value = same.cloned().unwrap_or(value);
         (path, StoredValue { value, mod_revision, is_foreign })
     }
@@ -265,7 +265,7 @@ fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
     contiv_controller::Object { key: Arc::clone(path), value: (), create_revision: 0, mod_revision }
 }
 
-fn read_desired(entry: Entry) -> (Path, SourceValue) {
+fn read_source(entry: Entry) -> (Path, SourceValue) {
     let is_unknown = entry.value.is_empty()
         || Key::parse(&entry.key).ok().flatten().is_none_or(|key| is_foreign_value(&key, &entry.value));
     let value = if is_unknown { SourceValue::Unknown } else { SourceValue::Value(entry.value) };

@@ -30,9 +30,9 @@ fn delete(name: &str, revision: i64) -> Batch {
     Batch { revision, changes: vec![Change::Delete { key: path(name) }] }
 }
 
-fn both(wanted: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
+fn both(source: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
     let mut state = State::default();
-    state.list_desired(list(wanted));
+    state.list_source(list(source));
     state.list_stored(list(stored));
     state
 }
@@ -58,10 +58,10 @@ fn first_pass_adds_missing_updates_different_sweeps_the_rest() {
 fn nothing_is_swept_or_added_before_both_sides_are_listed() {
     let mut state = State::default();
     state.list_stored(list(&[("a", "{}")]));
-    state.change_wanted(put("b", "{}", 8));
+    state.change_source(put("b", "{}", 8));
     assert_eq!(planned(&state), []);
     let mut state = State::default();
-    state.list_desired(list(&[("a", "{}")]));
+    state.list_source(list(&[("a", "{}")]));
     assert_eq!(planned(&state), []);
 }
 
@@ -86,11 +86,11 @@ fn foreign_values_are_neither_written_nor_swept() {
 fn value_unreadable_in_kubernetes_stays_as_stored() {
     let mut state = both(&[("a", "")], &[("a", "{}")]);
     assert_eq!(planned(&state), []);
-    state.change_wanted(put("a", &service("10.96.0.1"), 8));
+    state.change_source(put("a", &service("10.96.0.1"), 8));
     assert_eq!(planned(&state), one("a", Action::Update));
-    state.change_wanted(put("a", "", 9));
+    state.change_source(put("a", "", 9));
     assert_eq!(planned(&state), []);
-    state.change_wanted(delete("a", 10));
+    state.change_source(delete("a", 10));
     assert_eq!(planned(&state), one("a", Action::Delete));
 }
 
@@ -106,16 +106,16 @@ fn echo_of_older_write_is_no_news() {
     let (first, second) = (service("10.96.0.1"), service("10.96.0.2"));
     let mut state = both(&[("a", &first)], &[]);
     state.written(&state.plan(100), 8);
-    state.change_wanted(put("a", &second, 20));
+    state.change_source(put("a", &second, 20));
     state.written(&state.plan(100), 9);
     state.change_stored(put("a", &first, 8));
     assert_eq!(planned(&state), []);
     state.change_stored(put("a", &second, 9));
     assert_eq!(planned(&state), []);
     // And the echo of a deletion before it was made again.
-    state.change_wanted(delete("a", 21));
+    state.change_source(delete("a", 21));
     state.written(&state.plan(100), 10);
-    state.change_wanted(put("a", &first, 22));
+    state.change_source(put("a", &first, 22));
     state.written(&state.plan(100), 11);
     state.change_stored(delete("a", 10));
     assert_eq!(planned(&state), []);
@@ -190,7 +190,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A store, and what Kubernetes says.
 #[derive(Default)]
 struct ModelStore {
-    wanted: BTreeMap<u8, u8>,
+    source: BTreeMap<u8, u8>,
     stored: BTreeMap<u8, u8>,
     revision: i64,
 }
@@ -212,16 +212,16 @@ impl ModelStore {
         self.revision += 1;
         match step {
             Step::Wanted(key, number) => {
-                set(&mut self.wanted, key, number);
-                state.change_wanted(self.batch(key, number));
+                set(&mut self.source, key, number);
+                state.change_source(self.batch(key, number));
             }
             Step::Stored(key, number) => {
                 set(&mut self.stored, key, number);
                 state.change_stored(self.batch(key, number));
             }
             Step::ListWanted(all) => {
-                self.wanted = all.into_iter().collect();
-                state.list_desired(self.snapshot(&self.wanted));
+                self.source = all.into_iter().collect();
+                state.list_source(self.snapshot(&self.source));
             }
             Step::ListStored(all) => {
                 self.stored = all.into_iter().collect();
@@ -236,24 +236,24 @@ impl ModelStore {
         let plan = state.plan(2);
         for PlannedWrite { path, action, .. } in &plan {
             let key: u8 = Key::parse(path).unwrap().unwrap().name().parse().unwrap();
-            let (wanted, stored) = (self.wanted.get(&key).copied(), self.stored.get(&key).copied());
+            let (source, stored) = (self.source.get(&key).copied(), self.stored.get(&key).copied());
             assert_ne!(stored, Some(1), "what is somebody else's is left alone");
-            assert_ne!(wanted, stored, "nothing is written that is there already");
-            assert!(wanted.is_none_or(|number| number > 1), "{wanted:?} is nothing to write");
-            assert_eq!(*action == Action::Delete, wanted.is_none());
+            assert_ne!(source, stored, "nothing is written that is there already");
+            assert!(source.is_none_or(|number| number > 1), "{source:?} is nothing to write");
+            assert_eq!(*action == Action::Delete, source.is_none());
             assert_eq!(*action == Action::Add, stored.is_none());
-            set(&mut self.stored, key, wanted);
+            set(&mut self.stored, key, source);
         }
         state.written(&plan, self.revision);
     }
 
     /// What must be in the store in the end.
     fn expected(&self) -> BTreeMap<u8, u8> {
-        let keys: BTreeSet<u8> = self.wanted.keys().chain(self.stored.keys()).copied().collect();
-        let of = |key: &u8| match (self.wanted.get(key), self.stored.get(key)) {
+        let keys: BTreeSet<u8> = self.source.keys().chain(self.stored.keys()).copied().collect();
+        let of = |key: &u8| match (self.source.get(key), self.stored.get(key)) {
             (_, Some(1)) => Some(1),
             (Some(0 | 1), stored) => stored.copied(),
-            (wanted, _) => wanted.copied(),
+            (source, _) => source.copied(),
         };
         keys.into_iter().filter_map(|key| Some((key, of(&key)?))).collect()
     }
