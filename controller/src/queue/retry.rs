@@ -72,7 +72,7 @@ impl<K: Ord + Clone> Retries<K> {
         }
         let (base, longest) = (self.policy.base, self.policy.longest);
         let backoff = self.failures.entry(key.clone()).or_insert_with(|| Backoff::new(base, longest));
-        // No jitter: the token bucket spreads the keys.
+        // No jitter, like client-go: keys that fail together are retried together, up to the burst of the token bucket.
         let delay = backoff.next(1.0);
         Retry::After(delay.max(self.reserve(now)))
     }

@@ -109,20 +109,16 @@ impl Follower {
         let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
         let mut query = BlockingQuery::new(path);
         let mut backoff = backoff();
-        let mut failures: u32 = 0;
         loop {
             match self.ask(&name, &mut query).await {
-                Ok(()) => {
-                    backoff.reset();
-                    failures = 0;
-                }
+                Ok(()) => backoff.reset(),
                 Err(error) => {
-                    failures = failures.saturating_add(1);
+                    let pause = backoff.next(rand::random());
                     // If the whole Consul fails, the query for services reports it, and ends this before the next retry.
-                    if failures == 2 {
+                    if backoff.failures() == 2 {
                         self.publisher.partly_failed(&error);
                     }
-                    sleep(backoff.next(rand::random())).await;
+                    sleep(pause).await;
                 }
             }
         }

@@ -77,11 +77,10 @@ impl Dns {
             let (resolver, failing) = (&resolver, &failing);
             async move {
                 let mut backoff = backoff();
-                let mut fails = false;
                 loop {
                     let wait = match lookup_service(resolver, record).await {
                         Ok((service, holds)) => {
-                            if std::mem::take(&mut fails) {
+                            if backoff.failures() > 0 {
                                 failing.fetch_sub(1, Ordering::Relaxed);
                             }
                             publisher.publish_service(name, service);
@@ -89,7 +88,7 @@ impl Dns {
                             holds
                         }
                         Err(error) => {
-                            let is_first = !std::mem::replace(&mut fails, true);
+                            let is_first = backoff.failures() == 0;
                             if is_first {
                                 failing.fetch_add(1, Ordering::Relaxed);
                             }

@@ -10,9 +10,13 @@ mod watcher;
 use std::{convert::Infallible, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
 use futures::{FutureExt, future::BoxFuture};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep_until},
+};
 
 use super::{Publisher, Registry, RegistryError};
+use crate::catalog::Catalog;
 use pending::{Fingerprint, Pending};
 use watcher::Watcher;
 
@@ -48,8 +52,11 @@ impl FileRegistry {
                     if !pending.is_due(now, Instant::now()) || (read == Some(now) && !is_broken) {
                         continue;
                     }
-                    match self.read(publisher) {
-                        Ok(()) => is_broken = false,
+                    match self.read().await {
+                        Ok(catalog) => {
+                            publisher.publish(catalog);
+                            is_broken = false;
+                        }
                         // Reported once for each state of the file.
                         Err(error) if read != Some(now) || !is_broken => {
                             publisher.failed(&error);
@@ -63,14 +70,20 @@ impl FileRegistry {
         }
     }
 
-    fn read(&self, publisher: &Publisher) -> Result<(), RegistryError> {
+    /// Reads the file in a thread for blocking work. A file of 64 MiB, or one on a network, takes so long that the runtime could
+    /// not renew the lease meanwhile.
+    async fn read(&self) -> Result<Catalog, RegistryError> {
+        let registry = self.clone();
+        let read = spawn_blocking(move || registry.read_now()).await;
+        read.map_err(|error| self.error(format!("it was not read: {error}")))?
+    }
+
+    fn read_now(&self) -> Result<Catalog, RegistryError> {
         if fs::metadata(&self.path).is_ok_and(|of| of.len() > LARGEST) {
             return Err(self.error(format!("it is larger than {} MiB", LARGEST >> 20)));
         }
         let text = fs::read_to_string(&self.path).map_err(|error| self.error(error))?;
-        let catalog = format::parse(&text).map_err(|reason| self.error(reason))?;
-        publisher.publish(catalog);
-        Ok(())
+        format::parse(&text).map_err(|reason| self.error(reason))
     }
 
     /// None if there is no file.
@@ -91,5 +104,42 @@ impl Registry for FileRegistry {
             error
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::OpenOptions, io::Write, process::Command, sync::mpsc, thread, time::Duration};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A pipe stands for a file that is slow to read: its reader waits for the writer, and the writer for a sign of the runtime.
+    #[tokio::test]
+    async fn slow_file_does_not_hold_up_the_runtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("services.yaml");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (opened, is_opened) = oneshot::channel();
+        let (sign, signs) = mpsc::channel();
+        let pipe = path.clone();
+        let writer = thread::spawn(move || {
+            // Waits for the reader.
+            let mut pipe = OpenOptions::new().write(true).open(pipe).unwrap();
+            opened.send(()).unwrap();
+            let is_alive = signs.recv_timeout(Duration::from_secs(10)).is_ok();
+            pipe.write_all(b"services: []\n").unwrap();
+            is_alive
+        });
+        let registry = FileRegistry::new(path);
+        let give_sign = async {
+            is_opened.await.unwrap();
+            // A writer that no longer waits fails the test below.
+            let _ = sign.send(());
+        };
+        let (catalog, ()) = tokio::join!(registry.read(), give_sign);
+        assert!(writer.join().unwrap(), "the runtime stood still while the file was read");
+        assert_eq!(catalog, Ok(Catalog::new()));
     }
 }
