@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One measured figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// Its section: `parts`, `cluster`, `peers`, `packets`.
+    /// The part of the measurement that it belongs to, such as [`crate::parts::SECTION`].
     pub section: &'static str,
     /// The measured quantity and implementation: the name of a series in the plots.
     pub name: String,

@@ -16,6 +16,16 @@ use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
 /// The time limit of the whole run.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
+/// The sections, in the order of their measurement.
+const SECTIONS: [&str; 6] = [
+    parts::SECTION,
+    cluster::SECTION,
+    controllers::SECTION,
+    peers::SECTION,
+    routes::SECTION,
+    runtime::SECTION,
+];
+
 /// Measures contiv beside the kernel's floor and beside other proxies.
 #[derive(Debug, Parser)]
 struct Options {
@@ -23,7 +33,7 @@ struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this section.
-    #[arg(long, value_name = "SECTION")]
+    #[arg(long, value_name = "SECTION", value_parser = SECTIONS)]
     only: Option<String>,
     /// Where results.json and the plots go.
     #[arg(long, default_value = "target/bench")]
@@ -140,4 +150,19 @@ fn report(figures: &[Figure], options: &Options) -> Result<()> {
         .and_then(|()| fs::write(&path, json))
         .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
     plot::draw_all(figures, &options.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_section_is_refused() {
+        let parse = |section| Options::try_parse_from(["contiv-bench", "--only", section]);
+        for section in SECTIONS {
+            assert_eq!(parse(section).unwrap().only.as_deref(), Some(section));
+        }
+        let refused = parse("part").unwrap_err().to_string();
+        assert!(SECTIONS.iter().all(|section| refused.contains(section)), "{refused}");
+    }
 }
