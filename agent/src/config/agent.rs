@@ -197,6 +197,7 @@ pub struct Config {
     /// How many services, the most used ones, have metrics of their own; each scrape then reads the kernel's counters
     #[arg(long, env = "CONTIV_SERVICE_COUNTERS", value_name = "N")]
     pub service_counters: usize,
+
     /// How often the kernel is read back and compared with what services require, as in 10m; 0s for never
     #[arg(long, env = "CONTIV_VERIFY_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]

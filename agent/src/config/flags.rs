@@ -17,10 +17,8 @@ impl<C: Args> ConfigFlags<C> {
         let Some(matches) = &self.0 else { return Ok(()) };
         config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
     }
-}
 
-impl<C: Args> ConfigFlags<C> {
-    /// Those of the environment whose keys are `wanted`, overridden by the `given` ones of a command line, as in
+    /// Those of the environment whose keys are wanted, overridden by the `given` ones of a command line, as in
     /// `--node-name=n1`.
     ///
     /// # Errors

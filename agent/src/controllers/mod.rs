@@ -1,6 +1,7 @@
 //! `contiv controller`: the cluster-wide controllers, of which one instance is active at a time.
 //!
-//! This is wiring only: the available controllers (`registry`), the active instance (`leadership`),  Each controller is a crate of its own on the runtime of `contiv-controller`.
+//! This is wiring only: the available controllers (`registry`), and the election of the active instance (`leadership`). Each
+//! controller is a crate of its own on the runtime of `contiv-controller`.
 
 mod connector;
 mod external_workloads;

@@ -130,9 +130,8 @@ fn look_at(command: &str) -> Option<String> {
     }
     let after = |flag| words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1).copied());
     let has_test = |name: &str| {
-        let packages = ["tests", "store", "agent"].iter();
-        packages
-            .into_iter()
+        ["tests", "store", "agent"]
+            .iter()
             .any(|package| root().join(package).join("tests").join(name).join("main.rs").exists())
     };
     if let Some(package) =

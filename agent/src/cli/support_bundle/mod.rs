@@ -4,7 +4,10 @@ mod archive;
 mod command;
 mod kernel;
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -13,7 +16,7 @@ use jiff::Timestamp;
 
 use self::archive::Archive;
 use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client};
-use crate::config::{Config, ConfigFlags, RendererName, Settings as _, file};
+use crate::config::{Config, ConfigError, ConfigFlags, RendererName, Settings as _, file};
 
 /// Collect information for finding a problem into one archive
 ///
@@ -73,21 +76,11 @@ impl SupportBundle {
         for (request, name) in ANSWERS {
             archive.add(name, http_client::get(&self.agent.agent, request))?;
         }
-        match &config {
-            Ok(config) => {
-                for name in &config.renderers {
-                    let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
-                    archive.add(&format!("agent/dump-{name}.txt"), dump)?;
-                }
-            }
-            Err(error) => {
-                archive
-                    .miss("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
-                // The configuration that an agent on this machine would start with.
-                let config = Config::load(None, &ConfigFlags::default()).and_then(|config| config.to_toml());
-                archive.add("config.toml", config.map_err(Into::into))?;
-            }
+        for name in config.iter().flat_map(|config| &config.renderers) {
+            let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
+            archive.add(&format!("agent/dump-{name}.txt"), dump)?;
         }
+        let config = configuration(config, || Config::load(None, &ConfigFlags::default()), archive)?;
         archive.add("kernel/table.txt", kernel::table())?;
         let options = config.as_ref().map(Config::routes).unwrap_or_default();
         let (routes, problems) = kernel::routes(options);
@@ -97,7 +90,7 @@ impl SupportBundle {
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
-        let runs = |name| config.as_ref().is_ok_and(|config| config.renderers.contains(&name));
+        let runs = |name| config.as_ref().is_some_and(|config| config.renderers.contains(&name));
         if runs(RendererName::ROUTE) {
             let verified = match &snapshot {
                 Ok(snapshot) => kernel::verify_routes(options, snapshot),
@@ -107,5 +100,37 @@ impl SupportBundle {
         }
         archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify_table(&snapshot)))?;
         Ok(())
+    }
+}
+
+/// The configuration that the agent answered with, or else the one that an agent on this machine would start with.
+fn configuration(
+    answered: anyhow::Result<Config>,
+    own: impl FnOnce() -> Result<Config, ConfigError>,
+    archive: &mut Archive,
+) -> io::Result<Option<Config>> {
+    let error = match answered {
+        Ok(config) => return Ok(Some(config)),
+        Err(error) => error,
+    };
+    archive.miss("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
+    let own = own();
+    let text = own.as_ref().map_err(Clone::clone).and_then(Config::to_toml);
+    archive.add("config.toml", text.map_err(Into::into))?;
+    Ok(own.ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_of_this_machine_counts_where_no_agent_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = Archive::create(&folder.path().join("bundle.tar.gz"), Timestamp::now()).unwrap();
+        let own = Config { renderers: vec![RendererName::ROUTE], ..Config::default() };
+        let no_agent = Err(anyhow!("no agent"));
+        let used = configuration(no_agent, || Ok(own.clone()), &mut archive).unwrap();
+        assert_eq!(used.map(|config| config.renderers), Some(own.renderers));
     }
 }

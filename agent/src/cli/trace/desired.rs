@@ -16,7 +16,7 @@ use crate::cli::{
     views::ServiceView,
 };
 
-/// Which agent, or which store and manifests, is asked.
+/// The agent or the manifests that are asked.
 #[derive(Debug, Args)]
 pub(super) struct TraceTarget {
     #[command(flatten)]

@@ -43,7 +43,7 @@ pub(super) struct Trace {
     output: Output,
 
     #[command(flatten)]
-    whom: TraceTarget,
+    target: TraceTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,7 +63,7 @@ impl Trace {
             Target::Address(destination) => Ok(self.flow(*destination)?),
             Target::Service(target) => Err(target),
         };
-        let (source, is_good) = self.whom.open(terminal)?;
+        let (source, is_good) = self.target.open(terminal)?;
         let Some(source) = source else { return Ok(Outcome::SomeBad) };
         let flow = flow.or_else(|target| {
             anyhow::Ok(self.flow(resolve(target, self.from.address, &source.services()?)?)?)

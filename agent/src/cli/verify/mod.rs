@@ -38,7 +38,7 @@ pub(super) struct Verify {
     table: TableOptions,
 
     #[command(flatten)]
-    whom: VerifyTarget,
+    target: VerifyTarget,
 }
 
 /// The result for one dataplane.
@@ -52,7 +52,7 @@ struct DataplaneReport {
 
 impl Verify {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let (source, is_good) = self.whom.open(terminal)?;
+        let (source, is_good) = self.target.open(terminal)?;
         let Some(mut source) = source else { return Ok(Outcome::SomeBad) };
         let mut all = Vec::new();
         for renderer in source.renderers()? {
