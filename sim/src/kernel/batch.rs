@@ -133,11 +133,11 @@ fn run(
     }
     // Without an end it is only a trial.
     if !failed && !transaction.is_valid() && pass == Pass::First {
-        transaction.abort(ruleset);
+        transaction.abort(ruleset, true);
         return Err(if ended.is_some() { Pass::ValidateAll } else { Pass::ValidateKnown });
     }
     let Some(end) = ended.filter(|_| !failed && pass != Pass::ValidateKnown) else {
-        transaction.abort(ruleset);
+        transaction.abort(ruleset, false);
         return Ok(Outcome { answers, committed: None });
     };
     let refused = match forced {
@@ -145,7 +145,7 @@ fn run(
         _ => transaction.check_bindings(),
     };
     if let (Err(refused), Some(first)) = (refused, first) {
-        transaction.abort(ruleset);
+        transaction.abort(ruleset, false);
         answers.insert(0, message::acknowledgement(&first, port, Some(refused)));
         return Ok(Outcome { answers, committed: None });
     }

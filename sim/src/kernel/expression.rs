@@ -1,6 +1,5 @@
 //! The expressions of rules.
 
-pub(crate) mod dump;
 pub(crate) mod register;
 
 use self::register::Register;

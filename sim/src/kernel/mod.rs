@@ -24,6 +24,7 @@ mod element;
 mod errno;
 mod evaluate;
 mod expression;
+mod expression_dump;
 mod fault;
 mod init;
 mod meddle;

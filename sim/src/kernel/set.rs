@@ -21,6 +21,8 @@ pub(crate) struct Set {
     pub(crate) bindings: Vec<Binding>,
     /// A transaction made it, and no rule looks into it yet.
     pub(crate) is_unbound: bool,
+    /// How many elements the transaction that goes on has deleted: they count until it does.
+    pub(crate) deleted: usize,
 }
 
 /// What makes two sets the same.

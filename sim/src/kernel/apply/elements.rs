@@ -188,6 +188,9 @@ impl Transaction<'_> {
         if let Some(data) = &gone.data {
             table.count_use(data, false);
         }
+        if let Some(set) = table.set_mut(handle) {
+            set.deleted += 1;
+        }
         let notice = Notice::element(msg::DELSETELEM, table, handle, gone);
         self.notices.push(notice);
     }

@@ -71,6 +71,7 @@ impl Transaction<'_> {
             userdata: attributes.get(set::USERDATA).map_or(Vec::new(), |data| data.payload.to_vec()),
             bindings: Vec::new(),
             is_unbound: true,
+            deleted: 0,
         };
         let notice = Notice::set(msg::NEWSET, table, &made);
         let is_anonymous = made.is_anonymous();
@@ -99,7 +100,7 @@ impl Transaction<'_> {
             let refused = Refused { errno: Errno::ENOENT, at: attributes.at(attribute) };
             return unless_destroyed(message, msg::DESTROYSET, refused).map(|_: Option<()>| ());
         };
-        if found.uses() > 0 || message.has(NLM_F_NONREC) && found.elements.len() > 0 {
+        if found.uses() > 0 || message.has(NLM_F_NONREC) && found.elements.len() + found.deleted > 0 {
             return refuse_at(Errno::EBUSY, attributes.at(attribute));
         }
         let handle = found.handle;

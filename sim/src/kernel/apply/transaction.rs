@@ -97,11 +97,13 @@ impl<'a> Transaction<'a> {
         for table in &mut self.next.tables {
             for set in table.sets.values_mut() {
                 let is_settled = |set: &Set| {
-                    set.elements.is_committed() && !set.bindings.iter().any(|binding| binding.is_gone)
+                    let is_bound_by_gone = set.bindings.iter().any(|binding| binding.is_gone);
+                    set.elements.is_committed() && set.deleted == 0 && !is_bound_by_gone
                 };
                 if !is_settled(set) {
                     let set = std::sync::Arc::make_mut(set);
                     set.elements.commit();
+                    set.deleted = 0;
                     set.bindings.retain(|binding| !binding.is_gone);
                 }
             }
@@ -111,12 +113,13 @@ impl<'a> Transaction<'a> {
     }
 
     /// What stays of it all the same where it does not count: handles are never given twice.
-    pub(in crate::kernel) fn abort(self, before: &mut Ruleset) {
+    /// `tries_again`: what was found to be invalid is validated then after each message.
+    pub(in crate::kernel) fn abort(self, before: &mut Ruleset, tries_again: bool) {
         before.last_table = self.next.last_table;
         for table in &mut before.tables {
             if let Some(tried) = self.next.tables.iter().find(|tried| tried.handle == table.handle) {
                 table.last_handle = tried.last_handle;
-                table.validation = tried.validation;
+                table.validation = if tries_again { tried.validation } else { Validation::Skip };
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Expressions as the kernel reports them.
 
-use super::{Expression, register::Register};
-use crate::kernel::{
+use super::{
     attributes::Writer,
     data::{Data, Verdict},
+    expression::{Expression, register::Register},
     ruleset::Table,
     uapi::{data, expr},
 };
