@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_agent::node::{decode::Recalled, message::Saving};
+use contiv_proto::{Key, Kind};
 use contiv_store::{Change, Entry, MirrorSummary, Saved};
 
 /// What the mirror has.
@@ -67,6 +68,13 @@ impl ModelDisk {
         let content = self.written.as_ref()?;
         let entries = content.entries.values().cloned().collect();
         Some(Recalled::decode(Saved { revision: content.revision, entries }))
+    }
+
+    /// How many services are saved.
+    pub fn services(&self) -> usize {
+        let prefix = Key::prefix(Kind::Service);
+        let keys = self.written.iter().flat_map(|content| content.entries.keys());
+        keys.filter(|key| key.starts_with(&prefix)).count()
     }
 
     /// The keys and values that are saved.

@@ -87,7 +87,6 @@ pub(crate) fn strike(world: &mut World, fault: Fault) {
             let is_down = !world.feed.is_down();
             world.feed.set_down(is_down);
             world.end_short_outage();
-            world.disturbed = world.clock;
         }
         Fault::Blip => world.lose_store_for_a_moment(),
         Fault::Compaction => world.store.compact(),
@@ -113,24 +112,35 @@ pub(crate) fn strike(world: &mut World, fault: Fault) {
         Fault::Meddle => {
             let meddling = draw_meddling(&mut world.rng);
             world.note(|| format!("{meddling:?}"));
-            // What is not there cannot be changed.
-            let _ = world.kernel.meddle("contiv", &meddling);
-            world.disturbed = world.clock;
+            // What is not there, or is owned by the agent, cannot be changed.
+            if world.kernel.meddle("contiv", &meddling).is_ok() {
+                world.disturbed = world.clock;
+            }
         }
         Fault::Slow => {
             world.slow_until = world.clock + world.short(Duration::from_secs(20));
             world.disturbed = world.slow_until;
         }
-        _ => {}
+        // The world does these to the agent itself.
+        Fault::Kill
+        | Fault::PowerCut
+        | Fault::Resync
+        | Fault::Confirm
+        | Fault::AddPod
+        | Fault::DeletePod => {}
     }
 }
 
+/// Chains of the agent's table that somebody else may change: those that services in it need.
+const CHAINS: [&str; 6] =
+    ["services-v4", "node-ports-v4", "masquerade-v4", "nat-prerouting", "filter-forward", "pick-v4-1"];
+/// Sets of the agent's table that somebody else may change.
+const SETS: [&str; 6] = ["services4", "backends4", "node-ports4", "unserved4", "cluster-ips4", "affinity4"];
+
 /// What somebody else does to the table.
 fn draw_meddling(rng: &mut SmallRng) -> Meddling {
-    let chain =
-        ["services-v4", "node-ports-v4", "masquerade", "filter", "pick-1"][rng.random_range(0..5)].to_owned();
-    let set = ["services4", "backends4", "node-ports4", "no-endpoints4", "affinity4"][rng.random_range(0..5)]
-        .to_owned();
+    let chain = CHAINS[rng.random_range(0..CHAINS.len())].to_owned();
+    let set = SETS[rng.random_range(0..SETS.len())].to_owned();
     let number = rng.random_range(0..10);
     match rng.random_range(0..10) {
         0 => Meddling::FlushRuleset,
@@ -143,5 +153,21 @@ fn draw_meddling(rng: &mut SmallRng) -> Meddling {
         7 => Meddling::AddElement { set },
         8 => Meddling::OtherTable,
         _ => Meddling::DeleteElement { set, number },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meddling_names_chains_and_sets_of_the_table() {
+        let skeleton = include_str!("../../renderer/src/nftables/skeleton.nft");
+        let has = |kind: &str, name: &str| skeleton.contains(&format!("\t{kind} {name} {{\n"));
+        // Chains that pick are made on demand.
+        let chains = CHAINS.iter().filter(|name| !name.starts_with("pick-"));
+        assert_eq!(chains.filter(|name| !has("chain", name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+        let missing = SETS.iter().filter(|name| !has("map", name) && !has("set", name));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new());
     }
 }

@@ -9,10 +9,9 @@ use std::{
 use contiv_agent::{
     health::HealthCheck,
     node::{
-        HistoryQuery,
         core::Core,
         decode::Decoder,
-        message::{Input, Now, Output, Work, WorkDone},
+        message::{Input, Now, Output, WorkDone},
     },
 };
 use contiv_model::ServiceId;
@@ -24,6 +23,7 @@ use rand::{RngExt as _, rngs::SmallRng};
 use crate::{
     cluster::{NODE_ADDRESS, cluster_ip, node_port},
     kernel::{Fate, ModelKernel, NewConnection},
+    outputs,
     store::ModelStore,
     world,
 };
@@ -53,7 +53,6 @@ impl Observed {
         saved: BTreeMap<String, Entry>,
         renderer: &mut dyn Renderer,
     ) -> Self {
-        // Pods are attached by whoever sets up interfaces, not by the store.
         let snapshot = core.snapshot().unwrap_or_default();
         let quarantine: Vec<_> = core
             .quarantine(0)
@@ -74,7 +73,6 @@ impl Observed {
             ("readiness", format!("{:?}", (core.is_ready(), core.is_synced(), core.is_from_mirror()))),
             ("revision", core.revision().to_string()),
             ("outage", format!("{:?}", core.store_down())),
-            ("held deletions", format!("{:?}", core.held_deletions())),
         ]);
         let verified = renderer.verifier().map(|mut verifier| verifier.verify(&snapshot));
         let drift = match verified {
@@ -89,6 +87,9 @@ impl Observed {
     pub fn compare(&self, fresh: &Self) -> Result<(), String> {
         if !self.drift.is_empty() {
             return Err(format!("at rest the kernel differs from the core: {:#?}", self.drift));
+        }
+        if !fresh.drift.is_empty() {
+            return Err(format!("after a fresh start the kernel differs from the core: {:#?}", fresh.drift));
         }
         for (name, part) in &self.parts {
             let expected = &fresh.parts[name];
@@ -141,29 +142,28 @@ pub fn fresh(store: &ModelStore) -> Result<Observed, String> {
         for output in std::mem::take(&mut out) {
             match output {
                 Output::Render(name, work) => {
-                    let result = match &work {
-                        Work::Resync(snapshot) | Work::Heal(snapshot) => renderer.resync(snapshot),
-                        Work::Update(changes) => renderer.update(changes),
-                    };
-                    let result = result.map_err(|error| error.to_string());
+                    let result = outputs::render(&mut renderer, &work).map_err(|error| error.to_string());
                     let done =
                         WorkDone { renderer: name, result, is_watched: true, duration: Duration::ZERO };
                     core.handle(Input::WorkDone(done), now, &mut out);
                 }
                 Output::HealthChecks(update) => {
-                    for (id, check) in update.services {
-                        match check {
-                            Some(check) => drop(health_checks.insert(id, check)),
-                            None => drop(health_checks.remove(&id)),
-                        }
-                    }
+                    outputs::update_health_checks(&mut health_checks, update.services);
                 }
                 _ => {}
             }
         }
     }
-    let _ = core.history(HistoryQuery::default(), base);
+    check_stalls(&kernel)?;
     Ok(Observed::of(&core, &health_checks, store.entries().clone(), &mut renderer))
+}
+
+/// Nobody waits for an answer of the kernel that never comes.
+pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
+    match kernel.stalls() {
+        0 => Ok(()),
+        stalls => Err(format!("{stalls} times somebody waits for an answer of the kernel that never comes")),
+    }
 }
 
 /// A new connection to a service goes to one of these endpoints.

@@ -12,5 +12,6 @@ pub mod disk;
 pub mod faults;
 pub mod invariants;
 pub mod kernel;
+mod outputs;
 pub mod store;
 pub mod world;

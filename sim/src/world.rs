@@ -2,10 +2,15 @@
 //! of the disk. One seed decides everything: what clients write, what fails, in which order things happen.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, VecDeque},
     fmt,
     net::Ipv4Addr,
-    sync::Arc,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::{Duration, Instant},
 };
@@ -20,9 +25,7 @@ use contiv_agent::{
     },
 };
 use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, ServiceId};
-use contiv_renderer::{
-    RenderError, Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator,
-};
+use contiv_renderer::{Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
@@ -32,6 +35,7 @@ use crate::{
     faults::{self, Fault},
     invariants::{self, Observed},
     kernel::ModelKernel,
+    outputs,
     store::{Backup, ModelFeed, ModelStore},
 };
 
@@ -125,6 +129,8 @@ pub struct World {
     pub(crate) feed: ModelFeed,
     pub(crate) kernel: ModelKernel,
     disk: ModelDisk,
+    /// The kernel lets nobody but the agent change its table.
+    is_table_owned: bool,
     agent: Option<Agent>,
     /// When a stopped agent starts again.
     start_at: Duration,
@@ -144,6 +150,8 @@ pub struct World {
     /// Since when the agent knows the endpoints of a service as they are.
     stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
     is_resting: bool,
+    /// Somebody wants no more of it.
+    is_stopped: Arc<AtomicBool>,
     /// These do not happen, though they are drawn.
     without: Vec<Fault>,
     /// What has happened in this step that never must.
@@ -160,6 +168,7 @@ impl World {
         let mut store = ModelStore::default();
         store.commit(writes);
         let next_fault = Duration::from_secs(rng.random_range(1..60));
+        let is_table_owned = rng.random();
         Self {
             seed,
             rng,
@@ -170,6 +179,7 @@ impl World {
             feed: ModelFeed::default(),
             kernel: new_kernel(),
             disk: ModelDisk::default(),
+            is_table_owned,
             agent: None,
             start_at: Duration::from_secs(1),
             backup: None,
@@ -183,6 +193,7 @@ impl World {
             disturbed: Duration::ZERO,
             stable: BTreeMap::new(),
             is_resting: false,
+            is_stopped: Arc::default(),
             without: Vec::new(),
             broken: None,
             stats: Stats::default(),
@@ -211,20 +222,43 @@ impl World {
         Stats { time: self.clock, ..self.stats }
     }
 
+    /// Ends [`Self::run`] early, without a violation, once this is true.
+    pub fn stop_when(&mut self, is_stopped: Arc<AtomicBool>) {
+        self.is_stopped = is_stopped;
+    }
+
     /// Runs for so long in simulated time.
     ///
     /// # Errors
-    /// When something happens that never must.
+    /// When something happens that never must; a panic is such a thing.
     pub fn run(&mut self, duration: Duration) -> Result<(), Violation> {
-        let end = self.clock + duration;
+        self.catch_panics(|world| world.run_until(world.clock + duration))
+    }
+
+    fn catch_panics(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), Violation> {
+        // Nothing is done with the world after a panic, but to tell the last steps.
+        let result = panic::catch_unwind(AssertUnwindSafe(|| run(self)));
+        result.unwrap_or_else(|payload| Err(describe_panic(&*payload))).map_err(|what| self.violation(what))
+    }
+
+    fn run_until(&mut self, end: Duration) -> Result<(), String> {
+        let mut is_at_rest = false;
         while self.clock < end {
-            self.step().map_err(|what| self.violation(what))?;
-            if self.clock >= self.next_rest {
-                self.rest().map_err(|what| self.violation(what))?;
-                self.next_rest = self.clock + BETWEEN_RESTS;
+            if self.is_stopped.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.step()?;
+            is_at_rest = self.clock >= self.next_rest;
+            if is_at_rest {
+                self.rest()?;
+                // At the same times however long it runs.
+                self.next_rest += BETWEEN_RESTS;
             }
         }
-        self.rest().map_err(|what| self.violation(what))
+        if is_at_rest { Ok(()) } else { self.rest() }
     }
 
     /// The last steps, for people.
@@ -290,6 +324,7 @@ impl World {
         if let Some(what) = self.broken.take() {
             return Err(what);
         }
+        invariants::check_stalls(&self.kernel)?;
         if self.stats.inputs.is_multiple_of(8) {
             self.check_flows()?;
         }
@@ -403,10 +438,11 @@ impl World {
         let own_node = own_node_key(&NodeName::new(NODE));
         let summary = Input::SavedSummary(self.disk.summary(&own_node));
         let first = self.clock + self.short(Duration::from_secs(3));
+        let new_renderer = if self.is_table_owned { Nftables::owning_on } else { Nftables::on };
         self.agent = Some(Agent {
             core,
             decoder: Decoder::new(now.time),
-            renderer: PoisonIsolator::new(Nftables::owning_on(self.kernel.shared())),
+            renderer: PoisonIsolator::new(new_renderer(self.kernel.shared())),
             watch: None,
             work: None,
             arriving: VecDeque::from([(self.clock, summary)]),
@@ -446,7 +482,10 @@ impl World {
         let delay = self.short(Duration::from_millis(50));
         let Some(agent) = &mut self.agent else { return };
         let Some((_, work)) = agent.work.take() else { return };
-        let result = render(agent, &work);
+        if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
+            agent.watch = agent.renderer.watch().ok().flatten();
+        }
+        let result = outputs::render(&mut agent.renderer, &work);
         let failure = result.as_ref().err().map(ToString::to_string);
         let result = result.map_err(|error| error.to_string());
         let is_watched = agent.watch.is_some();
@@ -494,11 +533,16 @@ impl World {
         let Some(agent) = &mut self.agent else { return };
         self.stats.inputs += 1;
         let mut out = std::mem::take(&mut agent.out);
-        let is_of_store = matches!(input, Input::Store(..));
-        let (before, was_held) = (agent.core.services().count(), agent.core.held_deletions().is_some());
+        // With a timer a first list waits no longer for what is saved.
+        let can_delete = matches!(input, Input::Store(..) | Input::Saved(_) | Input::Timer);
+        let was_held = agent.core.held_deletions().is_some();
+        // A first list replaces what is saved.
+        let before =
+            if agent.core.is_synced() { agent.core.services().count() } else { self.disk.services() };
         agent.core.handle(input, now, &mut out);
+        let is_checked = can_delete && !was_held && agent.core.is_synced();
         let gone = before.saturating_sub(agent.core.services().count());
-        if is_of_store && !was_held && gone >= invariants::MASS_DELETION && gone * 2 > before {
+        if is_checked && gone >= invariants::MASS_DELETION && gone * 2 > before {
             self.broken = Some(format!("{gone} of {before} services are gone at once, and nothing is held"));
         }
         for output in out.drain(..) {
@@ -545,12 +589,7 @@ impl World {
             Output::Relist => self.feed.relist(),
             Output::HealthChecks(HealthUpdate { services, .. }) => {
                 let Some(agent) = &mut self.agent else { return };
-                for (id, check) in services {
-                    match check {
-                        Some(check) => drop(agent.health_checks.insert(id, check)),
-                        None => drop(agent.health_checks.remove(&id)),
-                    }
-                }
+                outputs::update_health_checks(&mut agent.health_checks, services);
             }
             Output::Count(_) | Output::Answer(..) => {}
         }
@@ -593,7 +632,6 @@ impl World {
         self.recover_at = None;
         self.feed.set_down(false);
         self.kernel.forget_faults();
-        self.kernel.set_denied(false);
         self.slow_until = Duration::ZERO;
         let writes = self.cluster.repair(&mut self.rng);
         self.store.commit(writes);
@@ -612,6 +650,11 @@ impl World {
         let observed = self.observe().ok_or("the agent does not run")?;
         let expected = invariants::fresh(&self.store)?;
         observed.compare(&expected)?;
+        for (service, endpoints) in self.cluster.served() {
+            self.stats.flows += 1;
+            invariants::check_flow(&self.kernel, service, endpoints, &mut self.rng)?;
+        }
+        invariants::check_stalls(&self.kernel)?;
         self.is_resting = false;
         self.next_write = self.clock + Duration::from_secs(1);
         self.next_fault = self.clock + Duration::from_secs(1);
@@ -670,15 +713,11 @@ pub(crate) fn config() -> CoreConfig {
     }
 }
 
-fn render(agent: &mut Agent, work: &Work) -> Result<Report, RenderError> {
-    if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
-        agent.watch = agent.renderer.watch().ok().flatten();
-    }
-    match work {
-        Work::Resync(snapshot) => agent.renderer.resync(snapshot),
-        Work::Update(changes) => agent.renderer.update(changes),
-        Work::Heal(snapshot) => agent.renderer.heal(snapshot),
-    }
+/// What a panic says.
+fn describe_panic(payload: &(dyn Any + Send)) -> String {
+    let message = payload.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("panic: {}", message.unwrap_or("without a message"))
 }
 
 const fn kind(work: &Work) -> &'static str {
@@ -704,5 +743,36 @@ fn brief(event: &StoreEvent) -> String {
         StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries.len(), list.revision),
         StoreEvent::Changed(batch, _) => format!("{} changes until {}", batch.changes.len(), batch.revision),
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_is_a_violation_with_its_seed() {
+        let mut world = World::new(7);
+        world.note(|| "before it".to_owned());
+        let number = 3;
+        let violation = world.catch_panics(|_| panic!("as the test wants it, {number}")).unwrap_err();
+        assert_eq!((violation.seed, violation.what.as_str()), (7, "panic: as the test wants it, 3"));
+        assert!(violation.trace.contains("before it"), "{violation}");
+        assert_eq!(world.catch_panics(|_| panic!("plain")).unwrap_err().what, "panic: plain");
+    }
+
+    #[test]
+    fn stopped_world_runs_no_further() {
+        let mut world = World::new(7);
+        world.stop_when(Arc::new(AtomicBool::new(true)));
+        world.run(BETWEEN_RESTS).unwrap();
+        assert_eq!(world.stats().rests, 0);
+    }
+
+    #[test]
+    fn rests_are_an_hour_apart_however_long_it_runs() {
+        let mut world = World::new(7);
+        world.run(2 * BETWEEN_RESTS).unwrap();
+        assert_eq!((world.next_rest, world.stats().rests), (3 * BETWEEN_RESTS, 2));
     }
 }

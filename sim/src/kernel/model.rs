@@ -49,16 +49,6 @@ impl ModelKernel {
         Arc::new(self.clone())
     }
 
-    /// Who asks from now on.
-    pub fn set_process(&self, process: Process) {
-        self.0.lock().process = process;
-    }
-
-    /// The time since the model began.
-    pub fn time(&self) -> Duration {
-        Duration::from_millis(self.0.lock().now)
-    }
-
     /// Sets the time since the model began. Elements with a time limit end by it.
     pub fn set_time(&self, time: Duration) {
         self.0.lock().now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -84,21 +74,11 @@ impl ModelKernel {
         self.0.lock().missing = missing.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// The largest request that sockets opened from now on take.
-    pub fn set_send_limit(&self, bytes: usize) {
-        self.0.lock().send_limit = bytes;
-    }
-
     /// All listeners lose notifications.
     pub fn overflow_notifications(&self) {
         for listener in self.0.lock().listeners.values_mut().filter(|listener| listener.is_member) {
             listener.heard.push_back(ListenerEvent::Overflow);
         }
-    }
-
-    /// Whether anybody has something to hear.
-    pub fn has_notifications(&self) -> bool {
-        self.0.lock().listeners.values().any(|listener| !listener.heard.is_empty())
     }
 
     /// Has the work beside renderers done that waits: the search for stale flows.
@@ -118,16 +98,6 @@ impl ModelKernel {
         drop(tasks);
     }
 
-    /// A setting below `/proc/sys`, if there is one.
-    pub fn setting(&self, path: &str) -> Option<String> {
-        self.0.lock().settings.get(path).cloned()
-    }
-
-    /// Makes a setting below `/proc/sys`, or changes one.
-    pub fn set_setting(&self, path: &str, value: &str) {
-        self.0.lock().settings.insert(path.to_owned(), value.to_owned());
-    }
-
     /// The connections that it knows.
     pub fn connections(&self) -> Vec<Connection> {
         self.0.lock().connections.clone()
@@ -136,16 +106,6 @@ impl ModelKernel {
     /// Adds a connection, and returns the number that it gets.
     pub fn add_connection(&self, connection: &Connection) -> u32 {
         self.0.lock().add_connection(connection)
-    }
-
-    /// How many transactions there were.
-    pub fn generation(&self) -> u32 {
-        self.0.lock().ruleset.generation
-    }
-
-    /// How many requests there were.
-    pub fn requests(&self) -> u64 {
-        self.0.lock().requests
     }
 
     /// How often somebody waited for an answer that does not come: with a real kernel it would wait for ever.
@@ -182,7 +142,7 @@ impl Kernel for ModelKernel {
     }
 
     fn setting(&self, path: &str) -> io::Result<String> {
-        Self::setting(self, path).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.0.lock().settings.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {

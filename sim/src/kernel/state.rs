@@ -45,8 +45,6 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) began: Instant,
     pub(super) tasks: Vec<Box<dyn BackgroundTask>>,
-    /// How often it was asked for anything.
-    pub(super) requests: u64,
     /// How often somebody waited for what does not come.
     pub(super) stalls: u64,
 }
@@ -91,7 +89,6 @@ impl State {
             now: 0,
             began: Instant::now(),
             tasks: Vec::new(),
-            requests: 0,
             stalls: 0,
         }
     }
@@ -114,7 +111,6 @@ impl State {
         process: &Process,
         request: &[u8],
     ) -> Result<Vec<io::Result<Vec<u8>>>, Errno> {
-        self.requests += 1;
         let faults = fault::take(&mut self.faults, kind(request));
         if let Some(errno) = faults.sending {
             return Err(errno);
