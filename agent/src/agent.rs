@@ -27,7 +27,7 @@ use crate::{
     state_dir::StateDir,
 };
 
-/// How many requests may be queued for the event loop before callers have to wait.
+/// How many requests may be queued for the node core before callers have to wait.
 const REQUESTS: usize = 64;
 
 /// Runs the agent until a signal stops it.
@@ -111,7 +111,7 @@ async fn run_until_stopped(
     if let Some(listener) = healthz_listener {
         servers.spawn(http::serve_load_balancers(listener, api, proxy_health, stop.clone()));
     }
-    // It ends with the loop.
+    // It ends with the node.
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::follow(followed, requests.clone()));
     #[cfg(feature = "otlp")]
@@ -120,7 +120,7 @@ async fn run_until_stopped(
     let (reloads, reloaded) = mpsc::channel(REQUESTS);
     if let Some(manager) = manager.clone() {
         let (requests, readiness) = (requests.clone(), readiness_of_node(requests.clone()));
-        // It ends with the loop.
+        // It ends with the node.
         tokio::spawn(manager.follow(move || node_status(requests.clone()), readiness, reloaded));
     }
     let result = tokio::select! {
@@ -199,7 +199,7 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
             SignalRequest::Stop => Request::Shutdown,
             SignalRequest::Reload => Request::Resync { cause: "SIGHUP" },
         };
-        // If the loop is gone it has ended, which is handled elsewhere.
+        // If the node is gone it has ended, which is handled elsewhere.
         if requests.send(request).await.is_err() || asked == SignalRequest::Stop {
             return;
         }

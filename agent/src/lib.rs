@@ -1,4 +1,4 @@
-//! The `contiv` binary: command line, configuration, event loop, debug HTTP.
+//! The `contiv` binary: command line, configuration, node core, debug HTTP.
 //!
 //! - [`cli`] has one file for each subcommand.
 //! - [`config`] is the agent's configuration: file, environment, flags.

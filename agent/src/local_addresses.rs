@@ -1,4 +1,4 @@
-//! Reports the addresses of this node's interfaces to the event loop.
+//! Reports the addresses of this node's interfaces to the node core.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) async fn open() -> (BTreeSet<IpAddr>, Option<LocalAddresses>) {
     }
 }
 
-/// Follows the addresses until the loop is gone.
+/// Follows the addresses until the node is gone.
 pub(crate) async fn follow(mut addresses: Option<LocalAddresses>, requests: Sender<Request>) {
     loop {
         let changed = if let Some(addresses) = &mut addresses {

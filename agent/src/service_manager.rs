@@ -1,6 +1,6 @@
 //! Reports to systemd: readiness, a status line, and watchdog messages. Source: `sd_notify(3)`.
 //!
-//! Once a second the worker is queried: the agent's event loop, or the controllers and their election. Only an answer causes a
+//! Once a second the worker is queried: the agent's node core, or the controllers and their election. Only an answer causes a
 //! watchdog message, so it depends on their progress and not on a separate timer.
 //!
 //! Nothing waits for the service manager: a message that does not fit into its socket is sent again at the next tick, with the

@@ -142,6 +142,17 @@ impl<'lab> Agent<'lab> {
         .map(drop)
     }
 
+    /// What it says at `/status`.
+    pub fn status(&self) -> Result<Value> {
+        self.http("GET", "/status")?.json()
+    }
+
+    /// Waits until the mirror has everything of the store that the agent has handled.
+    pub fn wait_until_saved(&self) -> Result<()> {
+        wait_until("everything is saved", TIME_LIMIT, || self.status().is_ok_and(|status| is_saved(&status)))
+            .map(drop)
+    }
+
     fn service(&self, service: &Service) -> Result<Value> {
         self.http("GET", &service_path(service))?.json()
     }
@@ -201,6 +212,11 @@ fn service_path(service: &Service) -> String {
     format!("/services/{NAMESPACE}/{}", service.name)
 }
 
+/// Whether the saved revision is the one that the agent has, of which there must be one.
+fn is_saved(status: &Value) -> bool {
+    status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"]
+}
+
 /// The backend addresses of a service, which must be the same for every port.
 fn backend_addresses(service: &Value) -> Option<BTreeSet<IpAddr>> {
     let of_port = |port: &Value| -> Option<BTreeSet<IpAddr>> {
@@ -209,4 +225,20 @@ fn backend_addresses(service: &Value) -> Option<BTreeSet<IpAddr>> {
     let ports: Option<BTreeSet<_>> = service["ports"].as_array()?.iter().map(of_port).collect();
     let mut ports = ports?.into_iter();
     ports.next().filter(|_| ports.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn status_without_revision_is_not_saved() {
+        assert!(is_saved(&json!({"revision": 7, "mirror": {"revision": 7}})));
+        assert!(!is_saved(&json!({"revision": 7, "mirror": {"revision": 6}})));
+        assert!(!is_saved(&json!({"revision": 7})));
+        assert!(!is_saved(&json!({"revision": null, "mirror": {"revision": null}})));
+        assert!(!is_saved(&json!({})));
+    }
 }

@@ -1,7 +1,7 @@
 //! The lab for tests with real packets: network namespaces without root, and a real etcd.
 //!
-//! Tests live in `tests/`, one file per subject. Every test there but those of `architecture.rs` runs in its own namespaces
-//! through [`lab::isolated`]; `scripts/test` checks that each of them did.
+//! Tests live in `tests/packets/`, one file per subject. Every test there that sends packets runs in its own namespaces through
+//! [`lab::isolated`]; `scripts/test` checks that each of them did. `tests/repository/` checks the repository, and needs no kernel.
 
 pub mod agent;
 pub mod cluster;

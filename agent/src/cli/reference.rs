@@ -59,7 +59,7 @@ OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https:/
 | span | from, until | attributes |
 |---|---|---|
 | the kind of event, as in `change` | the store's event was taken up, the last renderer was done | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers that are not done after 30 s |
-| `combine` | the loop's work: decoding, the cache, which services are different now | `contiv.duration_ms` |
+| `combine` | the node core's work: decoding, the cache, which services are different now | `contiv.duration_ms` |
 | `render nftables`, … | the call of a renderer. Its event `transaction` is when the kernel was given the change | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
 
 A renderer that failed makes its span and the whole trace an error. Spans are made afterwards, of the event history: a change is

@@ -14,7 +14,7 @@ use crate::{
     node::{Query, Reply, Request},
 };
 
-/// How long a request waits for the event loop, or for a renderer.
+/// How long a request waits for the node core, or for a renderer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// The state of handlers.
@@ -29,7 +29,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Sends queries to the loop through `requests`, and to the server of health checks.
+    /// Sends queries to the node through `requests`, and to the server of health checks.
     pub fn new(
         requests: mpsc::Sender<Request>,
         metrics: Arc<Metrics>,
@@ -46,14 +46,14 @@ impl Api {
         Self { configuration: toml.into(), ..self }
     }
 
-    /// Queries the loop. `question` wraps the channel for the answer.
+    /// Queries the node. `question` wraps the channel for the answer.
     pub(super) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
         let exchange = async {
             self.requests.send(Request::Query(question(reply))).await.map_err(|_| ApiError::Stopping)?;
             answer.await.map_err(|_| ApiError::Stopping)
         };
-        tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::LoopBusy)?
+        tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::NodeBusy)?
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
 pub const ENDPOINTS: [(&str, &str, &str); 26] = [
-    ("GET", "/liveness", "200 while the event loop answers"),
+    ("GET", "/liveness", "200 while the node core answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
     ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),

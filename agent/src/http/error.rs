@@ -41,8 +41,8 @@ pub(super) enum ApiError {
     PodNotAdded(#[from] PodNotAdded),
     #[error("the agent is stopping")]
     Stopping,
-    #[error("the event loop has not answered within 3 s; try again")]
-    LoopBusy,
+    #[error("the node core has not answered within 3 s; try again")]
+    NodeBusy,
     #[error("renderer {0} has not answered within 3 s: it is busy or hangs; see /renderers, and try again")]
     RendererBusy(String),
 }
@@ -62,7 +62,7 @@ impl IntoResponse for ApiError {
             | Self::RenderersNotReady(_)
             | Self::PodNotAdded(_)
             | Self::Stopping
-            | Self::LoopBusy
+            | Self::NodeBusy
             | Self::RendererBusy(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, Json(json!({ "error": self.to_string() }))).into_response()

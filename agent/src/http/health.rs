@@ -39,7 +39,7 @@ fn not_ready(renderers: &[RendererView]) -> String {
     waiting.map(reason).collect::<Vec<_>>().join("; ")
 }
 
-/// While the loop does not answer, the sizes are the previous ones; the rest is current.
+/// While the node does not answer, the sizes are the previous ones; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
         api.metrics.sizes.set(&status, &sizes);

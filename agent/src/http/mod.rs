@@ -1,4 +1,4 @@
-//! The debug HTTP: the whole state of the agent, as JSON. Handlers send messages to the event loop and hold no state. The debug
+//! The debug HTTP: the whole state of the agent, as JSON. Handlers send messages to the node core and hold no state. The debug
 //! HTTP of the controllers is beside it.
 
 mod actions;

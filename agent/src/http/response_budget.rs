@@ -15,7 +15,7 @@ use super::{api::ANSWER_LIMIT, error::ApiError};
 
 /// How many potentially large answers are made concurrently. Further ones wait.
 const MAX_CONCURRENT: usize = 4;
-/// How long they wait: no longer than for the loop.
+/// How long they wait: no longer than for the node.
 const QUEUE_TIMEOUT: Duration = ANSWER_LIMIT;
 /// Answers up to this size are not counted: there are no more of them than connections, and probes need them.
 const UNCOUNTED_BYTES: usize = 256 << 10;

@@ -70,7 +70,7 @@ pub(super) async fn trace(
             name.parse().map_err(|error| bad_request(format!("interface: {error}")))?;
         flow = flow.by_interface(interface);
     }
-    // The loop only returns its snapshot; the search through all services runs here.
+    // The node only returns its snapshot; the search through all services runs here.
     let snapshot = api.ask(Query::Snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);

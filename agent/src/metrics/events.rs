@@ -1,4 +1,4 @@
-//! Counts events of the event loop.
+//! Counts events of the node core.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -20,7 +20,7 @@ struct KindLabel {
 impl EventMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("events", "Events of the event loop, by kind", metrics.total.clone());
+        registry.register("events", "Events of the node core, by kind", metrics.total.clone());
         metrics
     }
 

@@ -1,4 +1,4 @@
-//! Numbers of objects: set from the loop's sizes when they are read.
+//! Numbers of objects: set from the node's sizes when they are read.
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 

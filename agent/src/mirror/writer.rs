@@ -198,7 +198,7 @@ impl Writer {
         Ok(self.mirror.insert(mirror))
     }
 
-    /// Waits while the loop's queue is full. The loop may be gone already: at the end it accepts no more reports.
+    /// Waits while the node's queue is full. The node may be gone already: at the end it accepts no more reports.
     fn report(&self, report: MirrorReport) {
         let _ = self.reports.blocking_send(report);
     }

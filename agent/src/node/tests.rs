@@ -131,7 +131,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
     let records = harness.history(|records| records.len() == 2 && is_done(&records[1])).await;
     assert!((100_000.0..120_000.0).contains(&records[1].waited_ms), "{records:?}");
     let Outcome::Applied { sent_after_ms: Some(sent), .. } = records[1].renderers["test"] else { panic!() };
-    assert!(sent < 20_000.0, "the loop took it up now: {sent}");
+    assert!(sent < 20_000.0, "the node took it up now: {sent}");
     let value = |name: &str| {
         let text = harness.metrics.text().unwrap();
         let series = format!("contiv_network_programming_{name}{{renderer=\"test\"}} ");

@@ -1,6 +1,6 @@
 //! A trace of each change, for an OpenTelemetry collector.
 //!
-//! Spans are made afterwards, from the history: the loop and the renderers are not involved, and without a collector nothing of
+//! Spans are made afterwards, from the history: the node core and the renderers are not involved, and without a collector nothing of
 //! this runs. Traces that the collector refuses are sent again; events that the history drops meanwhile are lost, which is
 //! logged.
 
@@ -31,7 +31,7 @@ const EVENTS: usize = 256;
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts to send traces, if the configuration has a collector. It ends with the loop.
+/// Starts to send traces, if the configuration has a collector. It ends with the node.
 ///
 /// # Errors
 /// When the collector's URL or the system's certificates cannot be used.
@@ -74,7 +74,7 @@ impl Follower {
         }
     }
 
-    /// The next completed events. None when the loop has ended.
+    /// The next completed events. None when the node has ended.
     async fn new_records(&self) -> Option<Vec<Record>> {
         let (reply, answer) = oneshot::channel();
         let query = HistoryQuery { from: Some(self.next), ..HistoryQuery::default() };

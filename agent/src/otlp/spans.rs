@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! change                 from the store's event until the last renderer is done
-//! ├─ combine             the loop's work: decode, cache, which services are different now
+//! ├─ combine             the node core's work: decode, cache, which services are different now
 //! ├─ render nftables     the call of a renderer; its event `transaction` is when the kernel was given it
 //! └─ render route
 //! ```

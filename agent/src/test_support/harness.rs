@@ -1,4 +1,4 @@
-//! An event loop with a scripted store.
+//! A node core with a scripted store.
 
 use std::{
     path::Path,
@@ -35,7 +35,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// The name of the scripted store.
 pub(crate) const STORE: &str = "dir:/test";
 
-/// A running loop with a renderer `dry-run` and those of the test.
+/// A running node with a renderer `dry-run` and those of the test.
 #[derive(Debug)]
 pub(crate) struct Harness {
     /// The store's events.
@@ -54,7 +54,7 @@ fn received_now(event: FeedEvent) -> Delivery {
 }
 
 impl Harness {
-    /// Starts the loop; `events` are queued before it runs.
+    /// Starts the node; `events` are queued before it runs.
     pub(crate) fn start(renderers: Vec<RendererSpec>, events: Vec<FeedEvent>) -> Self {
         Self::start_verifying(renderers, events, VerificationConfig::default())
     }
@@ -118,20 +118,20 @@ impl Harness {
     }
 
     pub(crate) async fn say(&self, event: FeedEvent) {
-        self.store.send(received_now(event)).await.expect("the loop runs");
+        self.store.send(received_now(event)).await.expect("the node runs");
     }
 
     /// Delivers an event that the store sent so long ago.
     pub(crate) async fn say_late(&self, event: FeedEvent, ago: Duration) {
         let received = tokio::time::Instant::now() - ago;
-        self.store.send(Delivery { event, received }).await.expect("the loop runs");
+        self.store.send(Delivery { event, received }).await.expect("the node runs");
     }
 
-    /// Queries the loop, and so waits until all earlier events are handled, but not for renderers.
+    /// Queries the node, and so waits until all earlier events are handled, but not for renderers.
     pub(crate) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> T {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Query(question(reply))).await.expect("the loop runs");
-        answer.await.expect("the loop answers")
+        self.requests.send(Request::Query(question(reply))).await.expect("the node runs");
+        answer.await.expect("the node answers")
     }
 
     /// The state of the debug HTTP's handlers.

@@ -1,4 +1,4 @@
-//! Shared by tests of this crate: a renderer that fails on demand, and an event loop with scripted events.
+//! Shared by tests of this crate: a renderer that fails on demand, and a node core with scripted events.
 
 mod harness;
 mod http;

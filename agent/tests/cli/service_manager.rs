@@ -159,7 +159,7 @@ fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
         // Each is a line of the log.
         for _ in 0..10 {
             agent.signal("HUP");
-            assert!(get(address, "/liveness").contains(" 200 OK"), "{kind}: the loop waits");
+            assert!(get(address, "/liveness").contains(" 200 OK"), "{kind}: the node waits");
         }
         // When messages are read again, they contain the state at that time.
         until(&socket, "READY=1");

@@ -43,7 +43,7 @@ pub(super) fn measure(
     let limit = Limit::AtMost(Quantity::Seconds(100e-6));
     let sent = figure("one change, taken up until sent to the kernel, p50", inside.until_sent.median());
     figures.push(if workload.services == 10_000 { sent.wanting(limit) } else { sent });
-    figures.push(figure("one change, of it the event loop, p50", inside.in_loop.median()));
+    figures.push(figure("one change, of it the event loop, p50", inside.in_core.median()));
     figures.push(figure("one change, renderer with the kernel, p50", inside.in_renderer.median()));
     Ok(figures)
 }
@@ -73,10 +73,10 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
 
 /// The agent's processing times of the last changes.
 struct AgentTimes {
-    /// From the event's arrival in the loop until the transaction was sent to the kernel.
+    /// From when the agent takes the event up until the transaction was sent to the kernel.
     until_sent: Samples,
-    /// The part of it spent in the loop.
-    in_loop: Samples,
+    /// The part of it spent in the core, until the renderers have been given the change.
+    in_core: Samples,
     /// The renderer's whole call, including the kernel's part.
     in_renderer: Samples,
 }
@@ -96,7 +96,7 @@ fn inside(agent: &Agent<'_>) -> Result<AgentTimes> {
     }
     Ok(AgentTimes {
         until_sent,
-        in_loop: samples("/duration_ms"),
+        in_core: samples("/duration_ms"),
         in_renderer: samples("/renderers/nftables/duration_ms"),
     })
 }

@@ -58,15 +58,20 @@ fn wait_for_answer(lab: &Lab, service: &Service) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
+/// A service with two backends, an agent with an open table that has applied it, and the ruleset that is right.
+fn start_with_service(lab: &Lab) -> Result<(Service, Agent<'_>, Vec<String>)> {
+    let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+    let state = Manifests::new(lab)?;
+    state.put(&web)?;
+    let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+    Ok((web, agent, ruleset(lab)?))
+}
+
 #[test]
 fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
     isolated("healing::foreign_changes_are_undone_and_recorded_with_their_process", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
-        let state = Manifests::new(lab)?;
-        state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-        let right = ruleset(lab)?;
+        let (web, agent, right) = start_with_service(lab)?;
         let mut session = lab.client.open(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4))?;
         let partner = session.ask()?;
         let address = web.address(lab, Frontend::ClusterIp, Family::V4).ip();
@@ -172,11 +177,7 @@ fn many_services(count: u32) -> String {
 fn storm_is_damped_and_ends_healed() -> Result<()> {
     isolated("healing::storm_is_damped_and_ends_healed", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
-        let state = Manifests::new(lab)?;
-        state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-        let right = ruleset(lab)?;
+        let (web, agent, right) = start_with_service(lab)?;
         let over = AtomicBool::new(false);
         let flush = || {
             while !over.load(Ordering::Relaxed) {
@@ -210,11 +211,7 @@ fn storm_is_damped_and_ends_healed() -> Result<()> {
 fn changes_during_lost_notifications_are_undone() -> Result<()> {
     isolated("healing::changes_during_lost_notifications_are_undone", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
-        let state = Manifests::new(lab)?;
-        state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
-        let right = ruleset(lab)?;
+        let (web, agent, right) = start_with_service(lab)?;
         // The agent does not read meanwhile, and there are more messages than the kernel keeps.
         agent.pause()?;
         let set = "table inet neighbour {\nset s { type ipv4_addr; }\n}";

@@ -1,6 +1,13 @@
 //! The guarantees of the lab on which the other tests rely.
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    panic::{self, AssertUnwindSafe},
+    process::Command,
+    time::Duration,
+};
 
 use contiv_tests::lab::{
     Family, Outcome, Process, Protocol, Responder, Result, Server, ServerReply, isolated, ranges, wait_until,
@@ -36,6 +43,17 @@ fn nodes_and_pods_reach_each_other() -> Result<()> {
                 assert_eq!(answer.by, to.host.name);
             }
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn prober_ends_when_the_work_panics() -> Result<()> {
+    isolated("lab::prober_ends_when_the_work_panics", |lab| {
+        let _responder = Responder::start(&lab.pod1, PORT)?;
+        let server = lab.pod1.host.socket(Family::V4, PORT);
+        let work = || lab.pod2.ask_while(Protocol::Udp, server, || panic!("the work panics"));
+        assert!(panic::catch_unwind(AssertUnwindSafe(work)).is_err());
         Ok(())
     })
 }

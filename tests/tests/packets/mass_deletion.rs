@@ -7,7 +7,6 @@ use contiv_tests::{
     cluster::{Etcd, Frontend, ROOT, Service, State, TARGET_PORT},
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
-use serde_json::Value;
 
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 const NAMES: [&str; 12] =
@@ -26,13 +25,9 @@ fn answering(lab: &Lab) -> Result<usize> {
     Ok(count)
 }
 
-fn status(agent: &Agent<'_>) -> Result<Value> {
-    agent.http("GET", "/status")?.json()
-}
-
 fn wait_until_held(agent: &Agent<'_>) -> Result<()> {
     wait_until("deletions are held", EVENT_TIMEOUT, || {
-        status(agent).is_ok_and(|status| status["held_deletions"]["objects"].is_u64())
+        agent.status().is_ok_and(|status| status["held_deletions"]["objects"].is_u64())
     })
     .map(drop)
 }
@@ -57,9 +52,7 @@ fn mass_deletion_is_held_until_confirmed_while_changes_continue() -> Result<()> 
         etcd.put(&new)?;
         agent.wait_until_applied(&new)?;
         assert_eq!(answering(lab)?, 12, "they stay");
-        wait_until("everything is saved", EVENT_TIMEOUT, || {
-            status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
-        })?;
+        agent.wait_until_saved()?;
         // Neither another list nor a restart changes that.
         agent.http("POST", "/controller/resync")?;
         agent.kill()?;
@@ -70,7 +63,7 @@ fn mass_deletion_is_held_until_confirmed_while_changes_continue() -> Result<()> 
         assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 202);
         services(lab).iter().try_for_each(|service| agent.wait_until_gone(service))?;
         assert_eq!(answering(lab)?, 0);
-        assert_eq!(status(&agent)?.get("held_deletions"), None);
+        assert_eq!(agent.status()?.get("held_deletions"), None);
         assert_eq!(agent.http("POST", "/controller/confirm-deletions")?.status, 200, "none are held");
         Ok(())
     })
@@ -105,9 +98,7 @@ fn mass_deletion_during_a_stop_is_held_too() -> Result<()> {
         let node = |number| (format!("{ROOT}/nodeinfo/large{number}"), "{}".to_owned());
         etcd.put_values(&(0..3000).map(node).collect::<Vec<_>>())?;
         let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;
-        wait_until("everything is saved", EVENT_TIMEOUT, || {
-            status(&agent).is_ok_and(|status| status["mirror"]["revision"] == status["revision"])
-        })?;
+        agent.wait_until_saved()?;
         agent.kill()?;
         etcd.etcdctl(&["del", "--prefix", "/vnf-agent/contiv-ksr/k8s/service/"])?;
         let agent = start(lab, &etcd, &["--mass-deletion-wait=1h"])?;

@@ -7,7 +7,6 @@ use contiv_tests::{
     cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, scratch, wait_until},
 };
-use serde_json::Value;
 
 /// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -19,19 +18,6 @@ fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
 fn is_answered(lab: &Lab, service: &Service, by: &str) -> bool {
     ask(lab, service)
         .is_ok_and(|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by))
-}
-
-fn status(agent: &Agent<'_>) -> Result<Value> {
-    agent.http("GET", "/status")?.json()
-}
-
-fn wait_until_saved(agent: &Agent<'_>) -> Result<()> {
-    wait_until("everything is saved", EVENT_TIMEOUT, || {
-        status(agent).is_ok_and(|status| {
-            status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"]
-        })
-    })
-    .map(drop)
 }
 
 /// Removes everything of the agent from the kernel, as a reboot would.
@@ -51,12 +37,12 @@ fn agent_without_store_starts_from_the_mirror_and_follows_later() -> Result<()> 
         etcd.put(&gone)?;
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         // A change after the first list is saved too.
         let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
         etcd.put(&moved)?;
         agent.wait_until_applied(&moved)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         agent.kill()?;
         etcd.kill()?;
         forget_everything(lab)?;
@@ -64,7 +50,7 @@ fn agent_without_store_starts_from_the_mirror_and_follows_later() -> Result<()> 
 
         let agent = Agent::start(lab, &options)?;
         assert!(is_answered(lab, &web, "pod3") && is_answered(lab, &gone, "pod1"));
-        let said = status(&agent)?;
+        let said = agent.status()?;
         assert_eq!((&said["from_mirror"], &said["ready"]), (&true.into(), &true.into()), "{said}");
         assert!(said["store_down"]["reason"].is_string(), "{said}");
 
@@ -75,7 +61,7 @@ fn agent_without_store_starts_from_the_mirror_and_follows_later() -> Result<()> 
         agent.wait_until_applied(&back)?;
         agent.wait_until_gone(&gone)?;
         assert!(is_answered(lab, &web, "pod4") && !is_answered(lab, &gone, "pod1"));
-        let said = status(&agent)?;
+        let said = agent.status()?;
         assert_eq!((&said["from_mirror"], said.get("store_down")), (&false.into(), None), "{said}");
         Ok(())
     })
@@ -91,7 +77,7 @@ fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
         etcd.put(&web)?;
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         agent.stop()?;
         etcd.put_value(&Etcd::key(&web), r#"{"name":"web","port":[{"#)?;
         for _ in 0..2 {
@@ -102,7 +88,7 @@ fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
                 quarantine.contains(&Etcd::key(&web)) && quarantine.contains("last good"),
                 "{quarantine}"
             );
-            wait_until_saved(&agent)?;
+            agent.wait_until_saved()?;
             agent.stop()?;
         }
         Ok(())
@@ -118,7 +104,7 @@ fn damaged_mirror_is_quarantined_and_replaced() -> Result<()> {
         etcd.put(&web)?;
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         agent.stop()?;
         let folder = scratch("agent-state")?;
         let file = folder.join("mirror.redb");
@@ -127,7 +113,7 @@ fn damaged_mirror_is_quarantined_and_replaced() -> Result<()> {
         // With the store the file is not needed; without the store there is no state, and none is invented.
         let agent = Agent::start(lab, &options)?;
         assert!(is_answered(lab, &web, "pod1"));
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         assert!(folder.join("mirror.redb.damaged").exists());
         agent.stop()?;
         etcd.kill()?;
@@ -151,7 +137,7 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         lab.node.exec(&["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", &folder])?;
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         // A killed agent leaves a file that needs a repair.
         agent.kill()?;
         etcd.kill()?;
@@ -159,7 +145,7 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         let start_from_the_mirror = |what: &str| {
             forget_everything(lab)?;
             let agent = Agent::start(lab, &options)?;
-            assert_eq!(status(&agent)?["from_mirror"], true, "{what}");
+            assert_eq!(agent.status()?["from_mirror"], true, "{what}");
             assert!(is_answered(lab, &web, "pod1"), "{what}");
             Ok::<_, contiv_tests::lab::LabError>(agent)
         };
@@ -183,11 +169,11 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         etcd.put(&moved)?;
         agent.wait_until_applied(&moved)?;
         wait_until("it is said that nothing is saved", EVENT_TIMEOUT, || {
-            status(&agent).is_ok_and(|status| status["mirror"]["error"].is_string())
+            agent.status().is_ok_and(|status| status["mirror"]["error"].is_string())
         })?;
         lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
         etcd.put(&web)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
         agent.stop().map(drop)
     })
@@ -203,7 +189,7 @@ fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
         manifests.put(&api)?;
         let options = AgentOptions::with_store(manifests.url());
         let agent = Agent::start(lab, &options)?;
-        wait_until_saved(&agent)?;
+        agent.wait_until_saved()?;
         agent.stop()?;
         // One file that cannot be read at all, and one in which only the service is invalid.
         manifests.write("web.yaml", "kind: [")?;
@@ -217,7 +203,7 @@ fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
             assert_eq!(api.status, 200, "{}", api.body);
             let quarantine = agent.http("GET", "/quarantine")?.body;
             assert!(quarantine.contains("web.yaml") && quarantine.contains("api.yaml"), "{quarantine}");
-            wait_until_saved(&agent)?;
+            agent.wait_until_saved()?;
             agent.stop()?;
         }
 

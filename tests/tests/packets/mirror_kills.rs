@@ -15,7 +15,7 @@ use contiv_tests::{
     lab::{Lab, Result, isolated_within, wait_until},
 };
 use rand::{RngExt as _, SeedableRng, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// How often the agent is killed; `CONTIV_MIRROR_KILLS` sets another number.
 const KILLS: u32 = 20;
@@ -135,13 +135,9 @@ impl Churn<'_> {
     }
 }
 
-fn status(agent: &Agent<'_>) -> Result<Value> {
-    agent.http("GET", "/status")?.json()
-}
-
 fn wait_until_followed(agent: &Agent<'_>) -> Result<()> {
     wait_until("the store is followed", SOON, || {
-        status(agent).is_ok_and(|status| status["from_mirror"] == false && status["synced"] == true)
+        agent.status().is_ok_and(|status| status["from_mirror"] == false && status["synced"] == true)
     })
     .map(drop)
 }
@@ -160,7 +156,7 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
         lab.node.exec_with_input(&["nft", "-f", "-"], REDIRECT)?;
         let mut agent = Agent::start(lab, &options)?;
         wait_until("something is saved", SOON, || {
-            status(&agent).is_ok_and(|status| status["mirror"]["revision"].is_i64())
+            agent.status().is_ok_and(|status| status["mirror"]["revision"].is_i64())
         })?;
         let mut random = StdRng::seed_from_u64(3);
         let mut churn = Churn {
@@ -171,6 +167,8 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
             is_over: AtomicBool::default(),
         };
         let (mut failures, mut differing, start) = (Vec::new(), 0, Instant::now());
+        // What is compared, and how often it was newer than at the end of the round before.
+        let (mut compared, mut newer, mut last) = (0, 0, BTreeMap::new());
         for round in 0..kills {
             if round > 0 {
                 lab.node.exec_with_input(&["nft", "-f", "-"], REDIRECT)?;
@@ -197,17 +195,24 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
             lab.node.exec(&["nft", "delete", "table", "ip", "etcd-redirect"])?;
             let when_killed = active(lab)?;
             agent = Agent::start(lab, &options)?;
-            let said = status(&agent)?;
+            let said = agent.status()?;
             assert_eq!(said["from_mirror"], true, "round {round}: {said}");
             let now = active(lab)?;
             failures.extend(older(&before, &now).iter().map(|older| format!("round {round}: {older}")));
             differing += usize::from(when_killed != now);
+            compared += u32::try_from(before.len()).expect("a few slices");
+            newer += u32::from(before != last);
+            last = now;
         }
         let changes = *churn.counted.get_mut() + *churn.slid.get_mut();
         println!(
-            "{kills} kills in {:?}, {changes} changes; {differing} times the last 10 ms were lost in part",
+            "{kills} kills in {:?}, {changes} changes; {differing} times the last 10 ms were lost in part; \
+             {compared} slices compared, in {newer} rounds newer ones than before",
             start.elapsed()
         );
+        // The first rounds may end before the agent has followed the store.
+        assert!(compared >= u32::from(COUNTERS) * kills / 2, "only {compared} slices were compared");
+        assert!(newer >= kills / 4, "only {newer} of {kills} kills came after a change was active");
         assert!(failures.is_empty(), "{} older objects:\n{}", failures.len(), failures.join("\n"));
         Ok(())
     })

@@ -47,7 +47,7 @@ fn deleted_node_keeps_its_node_ports(lab: &Lab, state: &dyn State) -> Result<()>
     check(lab, &moved, "after a change")?;
 
     for start in ["after a restart", "after another restart"] {
-        wait_until("everything is saved", SOON, || is_saved(&agent))?;
+        agent.wait_until_saved()?;
         agent.stop()?;
         // As a reboot would, so that only what the next agent writes can answer.
         lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
@@ -79,11 +79,4 @@ fn wait_until_node_is_missed(lab: &Lab) -> Result<()> {
         response.and_then(|response| response.json()).is_ok_and(|health| health["nodeEligible"] == false)
     };
     wait_until("the agent misses its Node object", SOON, is_missed).map(drop)
-}
-
-fn is_saved(agent: &Agent<'_>) -> bool {
-    agent
-        .http("GET", "/status")
-        .and_then(|response| response.json())
-        .is_ok_and(|status| status["revision"].is_i64() && status["mirror"]["revision"] == status["revision"])
 }

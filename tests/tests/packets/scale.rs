@@ -1,6 +1,7 @@
 //! Many services: all are applied at once, and the cost of a change does not depend on their number.
 //!
-//! `cargo test --release -p contiv-tests --test packets scale -- --nocapture` prints how long it takes with an optimised build.
+//! `cargo build --release -p contiv-agent && cargo test --release -p contiv-tests --test packets scale -- --nocapture` prints how
+//! long it takes with an optimised build.
 
 use std::{
     net::Ipv4Addr,

@@ -91,6 +91,7 @@ fn ten_thousand_services_are_read_back_while_changes_go_on() -> Result<()> {
                     looks.join().map_err(|_| unexpected("the verifier panicked"))?.map_err(unexpected)?;
                 let [median, worst] = result?;
                 println!("while it was read back {looks} times: median {median:?}, worst {worst:?}");
+                assert!(looks > 0, "it was not read back meanwhile");
                 Ok(())
             })
         })

@@ -140,6 +140,23 @@ fn every_arrow_between_crates_is_one_of_those_drawn() {
 }
 
 #[test]
+fn arrows_and_reserved_crates_are_all_in_use() {
+    let dependencies = dependencies();
+    let mut unused = Vec::new();
+    for (krate, allowed) in ARROWS {
+        let needed = dependencies.get(krate).unwrap_or_else(|| panic!("there is no crate {krate}"));
+        unused.extend(allowed.iter().filter(|name| !needed.contains(**name)).map(|name| (krate, *name)));
+    }
+    for (pattern, owners) in RESERVED {
+        let is_used = |owner: &&&str| {
+            dependencies.get(**owner).is_some_and(|all| all.iter().any(|name| matches(pattern, name)))
+        };
+        unused.extend(owners.iter().filter(|owner| !is_used(owner)).map(|owner| (*owner, pattern)));
+    }
+    assert_eq!(unused, []);
+}
+
+#[test]
 fn only_the_wire_module_of_the_model_names_wire_messages() {
     let source = workspace::root().join("model/src");
     let naming: Vec<PathBuf> = rust_files(&source)
@@ -201,19 +218,22 @@ fn fakes_in_dev_dependencies_count_as_their_subject() {
     assert_eq!(counted_name(&dependency(Value::Null)), "contiv-store-testing");
 }
 
-/// Files of a test target that no `mod` names: they are not compiled, and their tests never run.
-fn undeclared(folder: &Path, root: &str) -> Vec<PathBuf> {
-    let declarations = fs::read_to_string(folder.join(root)).expect("the root of a module");
+/// Rust files in `folder` that no `mod` of the file `root` names: they are not compiled, and their tests never run.
+fn undeclared(folder: &Path, root: &Path) -> Vec<PathBuf> {
+    let declarations = fs::read_to_string(root).expect("the root of a module");
     let is_declared = |name: &str| {
         declarations.lines().any(|line| line.trim().trim_start_matches("pub ") == format!("mod {name};"))
     };
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries
-        .filter(|path| path.file_name().is_some_and(|name| name != root))
+        .filter(|path| path != root)
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "rs"))
         .flat_map(|path| {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
             let missing = (!is_declared(name)).then(|| path.clone());
-            let inside = if path.join("mod.rs").exists() { undeclared(&path, "mod.rs") } else { Vec::new() };
+            let roots = [path.join("mod.rs"), path.with_extension("rs")];
+            let root = roots.into_iter().find(|root| path.is_dir() && root.exists());
+            let inside = root.map(|root| undeclared(&path, &root)).unwrap_or_default();
             missing.into_iter().chain(inside)
         })
         .collect()
@@ -221,14 +241,16 @@ fn undeclared(folder: &Path, root: &str) -> Vec<PathBuf> {
 
 #[test]
 fn test_files_are_all_modules_of_their_target() {
-    for target in [
-        "agent/tests/cli",
-        "store/tests/dir",
-        "store/tests/etcd",
-        "store/tests/kube",
-        "tests/tests/packets",
-        "tests/tests/repository",
-    ] {
-        assert_eq!(undeclared(&workspace::root().join(target), "main.rs"), Vec::<PathBuf>::new());
+    let packages = workspace::packages();
+    let targets = packages.iter().flat_map(|package| package["targets"].as_array().expect("a list"));
+    let roots = targets
+        .filter(|target| target["kind"][0] == "test")
+        .map(|target| PathBuf::from(target["src_path"].as_str().expect("a path")))
+        // A target that is one file has no modules.
+        .filter(|root| root.ends_with("main.rs"));
+    let roots: Vec<PathBuf> = roots.collect();
+    assert!(roots.contains(&workspace::root().join("tests/tests/packets/main.rs")), "{roots:?}");
+    for root in roots {
+        assert_eq!(undeclared(root.parent().expect("a folder"), &root), Vec::<PathBuf>::new());
     }
 }

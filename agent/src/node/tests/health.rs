@@ -24,7 +24,7 @@ async fn wait_for(
     is_wanted: impl FnMut(&ProxyHealth) -> bool,
 ) -> ProxyHealth {
     let waited = timeout(LIMIT, health.wait_for(is_wanted)).await;
-    *waited.expect("in vain").expect("the loop runs")
+    *waited.expect("in vain").expect("the node runs")
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn stop(harness: Harness, revision: i64) {
     while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    harness.requests.send(Request::Shutdown).await.expect("the loop runs");
-    harness.task.await.expect("no panic").expect("the loop ends well");
+    harness.requests.send(Request::Shutdown).await.expect("the node runs");
+    harness.task.await.expect("no panic").expect("the node ends well");
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
         renderers,
         rendered,
     };
-    harness.requests.send(Request::Shutdown).await.expect("the loop runs");
+    harness.requests.send(Request::Shutdown).await.expect("the node runs");
     harness.task.await.expect("no panic").expect("a clean end");
     outputs
 }

@@ -24,8 +24,7 @@ pub(super) fn assert_it_is_right<'lab>(
     // From here on deletions in etcd are applied.
     wait_until("no deletion is held any more", EVENT_TIMEOUT, || {
         let _ = agent.http("POST", "/controller/confirm-deletions");
-        let status = agent.http("GET", "/status").and_then(|answer| answer.json());
-        status.is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
+        agent.status().is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
     })?;
     agent.wait_until_applied(&last)?;
     agent.stop()?;
@@ -53,6 +52,7 @@ fn differences<'a>(found: &'a str, wanted: &'a str) -> Vec<(&'a str, &'a str)> {
 /// in which sets and chains were created.
 fn canonical(lab: &Lab) -> Result<String> {
     let elements = read_elements(&lab.node)?;
+    assert!(elements.get("services4").is_some_and(|services| !services.is_empty()), "{elements:?}");
     let mut text = String::new();
     for (set, elements) in &elements {
         for (element, count) in elements {

@@ -77,6 +77,7 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         println!("seed {seed}, {table:?} table: {run}");
         assert!(run.probes.failed.is_empty(), "connections failed: {:#?}", run.probes.failed);
         assert!(run.probes.opened > 100, "too few were tried");
+        assert!(run.changes.written > 100, "too few changes were written");
         kernel::assert_it_is_right(lab, &run.etcd, run.agent, &options)
     })
 }
@@ -125,6 +126,9 @@ fn run<'lab>(
         }
         let failed = |error| LabError::Unexpected(format!("{error}; until then {changes}, {probes:?}"));
         let ((etcd, mut troubles), (agent, of_node)) = (store.map_err(failed)?, node.map_err(failed)?);
+        for (whose, tally) in [("the store", &troubles), ("the node", &of_node)] {
+            assert!(!tally.0.is_empty(), "no fault of {whose} was injected");
+        }
         troubles += of_node;
         Ok(Run { etcd, agent, troubles, changes, probes, lasted: start.elapsed() })
     })

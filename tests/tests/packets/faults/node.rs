@@ -133,7 +133,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
             self.tally.count(mirror::damage(&file, &mut self.random)?);
         }
         self.agent = Some(self.started()?);
-        self.wait_until_saved()?;
+        self.wait_until_mirror_is_right()?;
         let quarantined = mirror_file("mirror.redb.damaged")?;
         if fs::remove_file(quarantined).is_ok() {
             self.tally.count("a damaged mirror in quarantine");
@@ -141,11 +141,11 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
         Ok(())
     }
 
-    fn wait_until_saved(&self) -> Result<()> {
+    /// Changes go on, so the mirror need not have the last one of them.
+    fn wait_until_mirror_is_right(&self) -> Result<()> {
         let agent = self.running()?;
-        wait_until("everything is saved", EVENT_TIMEOUT, || {
-            let status = agent.http("GET", "/status").and_then(|answer| answer.json());
-            status.is_ok_and(|status| {
+        wait_until("the mirror is written without an error", EVENT_TIMEOUT, || {
+            agent.status().is_ok_and(|status| {
                 status["mirror"]["revision"].is_i64() && status["mirror"].get("error").is_none()
             })
         })
@@ -190,7 +190,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
             &process,
         ]);
         self.tally.count(fault);
-        self.wait_until_saved()
+        self.wait_until_mirror_is_right()
     }
 
     fn damage_the_table(&mut self) {
