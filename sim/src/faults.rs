@@ -122,12 +122,8 @@ pub(crate) fn strike(world: &mut World, fault: Fault) {
             world.disturbed = world.slow_until;
         }
         // The world does these to the agent itself.
-        Fault::Kill
-        | Fault::PowerCut
-        | Fault::Resync
-        | Fault::Confirm
-        | Fault::AddPod
-        | Fault::DeletePod => {}
+        Fault::Kill | Fault::PowerCut | Fault::Resync | Fault::Confirm | Fault::AddPod | Fault::DeletePod => {
+        }
     }
 }
 

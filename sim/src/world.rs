@@ -235,10 +235,7 @@ impl World {
         self.catch_panics(|world| world.run_until(world.clock + duration))
     }
 
-    fn catch_panics(
-        &mut self,
-        run: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), Violation> {
+    fn catch_panics(&mut self, run: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), Violation> {
         // Nothing is done with the world after a panic, but to tell the last steps.
         let result = panic::catch_unwind(AssertUnwindSafe(|| run(self)));
         result.unwrap_or_else(|payload| Err(describe_panic(&*payload))).map_err(|what| self.violation(what))

@@ -79,7 +79,9 @@ impl Stage {
         Self::with(Feed::start_paged)
     }
 
-    fn with(start: fn(Arc<dyn Store>, &'static str) -> (mpsc::Receiver<Delivery>, FeedHandle)) -> Self {
+    fn with(
+        start: impl FnOnce(Arc<dyn Store>, &'static str) -> (mpsc::Receiver<Delivery>, FeedHandle),
+    ) -> Self {
         let (sender, requests) = mpsc::unbounded_channel();
         let (events, handle) = start(Arc::new(ScriptedWatch { requests: sender }), "/");
         Self { requests, events, handle }
@@ -188,23 +190,23 @@ async fn snapshot_comes_before_changes() {
 #[tokio::test(start_paused = true)]
 async fn pages_before_a_list_begins_again_do_not_count() {
     let mut stage = Stage::paged();
-    let [before, after] = [entry("/a", 9), entry("/b", 3)];
-    stage.answer_pages(&[&[before.clone()], &[after.clone()]], Ok(3)).await;
-    stage.expect_page(&[before]).await;
-    stage.expect_page(&[after.clone()]).await;
-    stage.expect_complete(3, &[after]).await;
+    let [before, after] = [[entry("/a", 9)], [entry("/b", 3)]];
+    stage.answer_pages(&[&before, &after], Ok(3)).await;
+    stage.expect_page(&before).await;
+    stage.expect_page(&after).await;
+    stage.expect_complete(3, &after).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn list_failing_after_a_page_is_an_outage_and_begins_again() {
     let mut stage = Stage::paged();
-    let [before, after] = [entry("/a", 9), entry("/b", 3)];
-    stage.answer_pages(&[&[before.clone()]], Err(lost())).await;
-    stage.expect_page(&[before]).await;
+    let [before, after] = [[entry("/a", 9)], [entry("/b", 3)]];
+    stage.answer_pages(&[&before], Err(lost())).await;
+    stage.expect_page(&before).await;
     assert_eq!(stage.next().await, down());
-    stage.answer_pages(&[&[after.clone()]], Ok(3)).await;
-    stage.expect_page(&[after.clone()]).await;
-    stage.expect_complete(3, &[after]).await;
+    stage.answer_pages(&[&after], Ok(3)).await;
+    stage.expect_page(&after).await;
+    stage.expect_complete(3, &after).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,16 +44,14 @@ impl Links {
             return Ok(Target::Anywhere(path.to_owned()));
         }
         let (root, target) = (fs::canonicalize(root)?, fs::canonicalize(path)?);
-        match target.strip_prefix(&root) {
-            Ok(inside) => Ok(Target::Inside { path: inside.to_owned(), root }),
-            Err(_) => {
-                let reason = format!(
-                    "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
-                    target.display()
-                );
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
-            }
+        if let Ok(inside) = target.strip_prefix(&root) {
+            return Ok(Target::Inside { path: inside.to_owned(), root });
         }
+        let reason = format!(
+            "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
+            target.display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
     }
 }
 

@@ -13,11 +13,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// # Panics
 /// When there is none within a minute, or the feed has ended.
 pub async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    match timeout(LIMIT, events.recv()).await {
-        Ok(Some(delivery)) => delivery.event,
-        Ok(None) => panic!("the feed has ended"),
-        Err(_) => panic!("nothing within a minute"),
-    }
+    let Ok(delivery) = timeout(LIMIT, events.recv()).await else { panic!("nothing within a minute") };
+    let Some(delivery) = delivery else { panic!("the feed has ended") };
+    delivery.event
 }
 
 /// The first event that is not another cause of the outage.

@@ -1,6 +1,6 @@
 //! The Kubernetes backend, against an API server in memory over real HTTP.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
 mod follow;

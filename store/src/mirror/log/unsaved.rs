@@ -34,7 +34,7 @@ pub(in crate::mirror) fn read(
     before: u64,
 ) -> impl Iterator<Item = Unsaved> {
     let segments = segments(folder).into_iter().take_while(move |(first, _)| *first < before);
-    let mut last = saved;
+    let mut newest = saved;
     segments.flat_map(move |(_, path)| {
         let mut unsaved = Vec::new();
         let mut reader = open(&path, |found| names_the_same_store(found, source));
@@ -43,11 +43,11 @@ pub(in crate::mirror) fn read(
         while let Some(record) = reader.as_mut().and_then(record::read) {
             let list = begun.take();
             match record {
-                Record::Changes { number, batch } if last.is_some_and(|last| number == last + 1) => {
-                    last = Some(number);
+                Record::Changes { number, batch } if newest.is_some_and(|newest| number == newest + 1) => {
+                    newest = Some(number);
                     push(&mut unsaved, number, batch.revision, batch.changes);
                 }
-                Record::List { number, revision, keep } if last.is_none_or(|last| number > last) => {
+                Record::List { number, revision, keep } if newest.is_none_or(|newest| number > newest) => {
                     begun = Some((number, revision, keep));
                 }
                 Record::Entry(_) => begun = list,
@@ -55,7 +55,7 @@ pub(in crate::mirror) fn read(
                     if let Some((number, revision, keep)) = list
                         && let Ok(list) = List::open(&path)
                     {
-                        last = Some(number);
+                        newest = Some(number);
                         unsaved.push(Unsaved::List { number, revision, keep, list });
                     }
                 }
