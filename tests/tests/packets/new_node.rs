@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use contiv_tests::{
-    agent::{Agent, AgentOptions},
+    agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
     lab::{Family, Lab, LabError, Protocol, Responder, Result, Session, isolated, ranges, wait_until},
 };
@@ -82,6 +82,38 @@ fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
                 let what = "a datagram from the same port as one before the rules is answered";
                 wait_until(what, TIME_LIMIT, || session.ask().is_ok_and(|answer| answer.by == "pod3"))?;
             }
+            Ok(())
+        })
+    })
+}
+
+/// Loads the rules for what the manifests hold as a user would without an agent, so that no flow is deleted.
+fn load_rules(lab: &Lab, manifests: &Manifests) -> Result<()> {
+    let contiv = binary()?;
+    let render = ["render", "-o", "nft", "--node-name", lab.node.host.name, "-f", &manifests.folder()];
+    let rules = lab.node.exec(&[&[&*contiv.to_string_lossy()], &render[..]].concat())?;
+    lab.node.exec_with_input(&["nft", "-f", "-"], &rules).map(drop)
+}
+
+#[test]
+fn connection_tried_before_the_rules_is_not_refused_by_them() -> Result<()> {
+    let test = "new_node::connection_tried_before_the_rules_is_not_refused_by_them";
+    isolated(test, |lab| {
+        let _responder = Responder::start(&lab.pod3, TARGET_PORT)?;
+        prepare(lab)?;
+        let manifests = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod3.host]);
+        manifests.put(&web)?;
+        let address = web.address(lab, Frontend::ClusterIp, Family::V4);
+        thread::scope(|scope| {
+            let attempt = scope.spawn(|| lab.pod1.ask_within(Protocol::Tcp, address, CLIENT_TIMEOUT));
+            wait_until("the flow has left the node", TIME_LIMIT, || has_left(lab, "tcp", 1))?;
+            load_rules(lab, &manifests)?;
+            // The first packet is repeated after 1 s.
+            thread::sleep(Duration::from_millis(1500));
+            lab.node.exec(&["conntrack", "-F"])?;
+            let outcome = attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+            assert_eq!(outcome.answer()?.by, "pod3");
             Ok(())
         })
     })

@@ -66,6 +66,8 @@ pub(super) enum Expression {
     /// `ct status & (confirmed | dnat) == dnat`: the first packet of a connection whose destination was translated. Later
     /// packets belong to a confirmed connection, even if it is unanswered and its state is still "new".
     StatusDnatUnconfirmed,
+    /// `ct status confirmed`: not the first packet of a connection.
+    StatusConfirmed,
     /// Matches if the key at [`FIRST`] is in the set.
     In(Set),
     /// Matches if the key at [`FIRST`] is not in the set.
@@ -157,6 +159,7 @@ impl Expression {
                 conntrack_bits(expressions, expr::CT_STATE, states);
             }
             Self::StatusDnat => conntrack_bits(expressions, expr::CT_STATUS, expr::CT_STATUS_DNAT),
+            Self::StatusConfirmed => conntrack_bits(expressions, expr::CT_STATUS, expr::CT_STATUS_CONFIRMED),
             Self::StatusDnatUnconfirmed => conntrack_dnat_unconfirmed(expressions),
             Self::In(set) => lookup(expressions, &set.name(), |_| ()),
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {

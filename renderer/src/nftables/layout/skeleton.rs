@@ -71,9 +71,14 @@ pub(super) fn write_rules_of(chain: &str, rules: Vec<Rule>, batch: &mut Batch) {
 
 /// The chains of the skeleton, in the order of `skeleton.nft`.
 pub(crate) fn chains() -> Vec<Chain> {
+    let tcp = Expression::Protocol(TCP);
     let mut chains = vec![plain(
         "reject-now",
-        vec![vec![Expression::Protocol(TCP), Expression::RejectTcpReset], vec![Expression::Reject]],
+        vec![
+            vec![tcp.clone(), Expression::StatusConfirmed, Expression::Drop],
+            vec![tcp, Expression::RejectTcpReset],
+            vec![Expression::Reject],
+        ],
     )];
     for family in Family::ALL {
         let names = names(family);
