@@ -8,7 +8,7 @@ use nix::{
     sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
 };
 
-use super::{ANSWER_BUFFER, PIECE_CAPACITY};
+use super::message::{ANSWER_BUFFER, PIECE_CAPACITY};
 use crate::kernel::NetfilterSocket;
 
 /// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel

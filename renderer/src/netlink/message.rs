@@ -3,6 +3,11 @@
 
 use super::attributes::Attributes;
 
+/// Requested as receive buffer for answers; without CAP_NET_ADMIN in the first user namespace it stays smaller.
+pub(crate) const ANSWER_BUFFER: usize = 4 << 20;
+/// The kernel sends at most 32 KiB in one piece of a dump.
+pub(crate) const PIECE_CAPACITY: usize = 64 << 10;
+
 const MESSAGE_HEADER: usize = 16;
 const NFGEN_HEADER: usize = 4;
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;

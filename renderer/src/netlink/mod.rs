@@ -11,9 +11,5 @@ pub(crate) use attributes::{Attributes, Writer};
 pub(crate) use error::{NetlinkError, Refusal};
 pub(crate) use linux::LinuxSocket;
 pub(crate) use listener::{Listener, Membership};
+pub(crate) use message::{ANSWER_BUFFER, PIECE_CAPACITY};
 pub(crate) use socket::Socket;
-
-/// Requested as receive buffer for answers; without CAP_NET_ADMIN in the first user namespace it stays smaller.
-pub(crate) const ANSWER_BUFFER: usize = 4 << 20;
-/// The kernel sends at most 32 KiB in one piece of a dump.
-pub(crate) const PIECE_CAPACITY: usize = 64 << 10;

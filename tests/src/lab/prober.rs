@@ -108,11 +108,23 @@ impl Namespace {
         };
         thread::scope(|scope| {
             let prober = scope.spawn(|| self.run(ask));
-            let outcome = work();
-            done.store(true, Ordering::Relaxed);
+            let outcome = {
+                // The scope waits for the prober even if the work panics.
+                let _end = SetAtEnd(&done);
+                work()
+            };
             let answered = prober.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
             outcome.and(answered)
         })
+    }
+}
+
+/// Is true once this is dropped.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

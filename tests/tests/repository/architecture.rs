@@ -43,10 +43,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ),
     ("contiv-sim", &["contiv-agent", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
     // Only the connector's registries for tests.
-    (
-        "contiv-tests",
-        &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model", "contiv-proto"],
-    ),
+    ("contiv-tests", &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model"]),
     ("contiv-workload", &["contiv-renderer", "contiv-model", "contiv-proto"]),
     (
         "contiv-benches",
@@ -63,13 +60,11 @@ const ARROWS: [(&str, &[&str]); 18] = [
 ];
 
 /// External crates that only some of our crates may use. A `*` at the end matches any suffix.
-const RESERVED: [(&str, &[&str]); 7] = [
+const RESERVED: [(&str, &[&str]); 6] = [
     ("etcd-client", &["contiv-store"]),
     ("kube", &["contiv-store"]),
     ("netlink-*", &["contiv-renderer"]),
     ("rtnetlink", &["contiv-renderer"]),
-    // The tests may use it as an independent reader.
-    ("nftables", &["contiv-renderer", "contiv-tests"]),
     ("axum", &["contiv-agent"]),
     ("clap", &["contiv-agent", "contiv-benches"]),
 ];
@@ -178,7 +173,6 @@ fn wrong_arrow_of_any_kind_is_found() {
         ("contiv-agent", "etcd-client"),
         ("contiv-agent", "netlink-sys"),
         ("contiv-tests", "netlink-packet-core"),
-        ("contiv-store", "nftables"),
         ("contiv-renderer", "clap"),
         ("contiv-new", "serde"),
         // Fakes are no part of what ships.
@@ -191,7 +185,6 @@ fn wrong_arrow_of_any_kind_is_found() {
         ("contiv-store", "contiv-store"),
         ("contiv-store", "etcd-client"),
         ("contiv-renderer", "netlink-sys"),
-        ("contiv-tests", "nftables"),
         ("contiv-agent", "contiv-controller"),
         ("contiv-model", "serde"),
     ] {

@@ -3,6 +3,7 @@
 mod architecture;
 mod documents;
 mod imports;
+mod mutants;
 mod purity;
 mod units;
 mod workspace;
