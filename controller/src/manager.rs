@@ -44,7 +44,7 @@ use crate::{
 pub use dependencies::{Cycle, Dependencies};
 use supervisor::Supervisor;
 
-/// How long work in progress may take when the manager is stopped.
+/// How long work in progress and waiting keys may take when the manager is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// Why a controller or a set of controllers is not accepted.
@@ -109,8 +109,8 @@ impl Manager {
         self
     }
 
-    /// Sets how long work in progress may take when the manager is stopped, before it is dropped. The default is 10 s. When the
-    /// lease is lost it is dropped at once.
+    /// Sets how long work in progress and waiting keys may take when the manager is stopped, before they are dropped. The default
+    /// is 10 s. When the lease is lost they are dropped at once.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

@@ -41,11 +41,13 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     if let Some(task) = task {
         background.spawn(unless(abort.clone(), task.run(context.clone())));
     }
-    let work = reconcile_all(controller, &environment, context, opened);
+    let failed = CancellationToken::new();
+    let work = reconcile_all(controller, &environment, &failed, context, opened);
     tokio::pin!(work);
     let result = tokio::select! {
         result = &mut work => result,
         Err(error) = ended(&mut background) => {
+            failed.cancel();
             stop.cancel();
             work.await.and(Err(error))
         }
@@ -73,10 +75,12 @@ async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F:
     cancelled.run_until_cancelled(future).await
 }
 
-/// Fills the caches, then maps and reconciles until stopped.
+/// Fills the caches, then maps and reconciles until stopped. Then the queue is drained, as by client-go's `ShutDownWithDrain`:
+/// its waiting keys are reconciled until the work is aborted. After a failure (`failed`) they are not: the next run lists them.
 async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: &Environment,
+    failed: &CancellationToken,
     context: Context<T>,
     mut opened: OpenedCaches<T>,
 ) -> Result<(), RunError> {
@@ -113,7 +117,13 @@ async fn reconcile_all<T: Send + Sync + 'static>(
         workers.spawn(Worker::new(controller, &queue, &context).run(environment.abort.clone()));
     }
     let result = tokio::select! {
-        () = environment.stop.cancelled() => Ok(()),
+        biased;
+        () = failed.cancelled() => Ok(()),
+        () = environment.stop.cancelled() => {
+            // The sources go on meanwhile: a reconciler may wait until the cache shows what it wrote.
+            environment.abort.run_until_cancelled(queue.drain()).await;
+            Ok(())
+        }
         Some(ended_source) = sources.join_next() => Err(match ended_source {
             Err(panic) => RunError::Panicked(panic),
             Ok(error) => error.unwrap_or_else(|| RunError::ReflectorEnded {
