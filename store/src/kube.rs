@@ -8,6 +8,7 @@
 //!   everything if the server's history is not the one that was followed.
 //! - An object that cannot be used has an empty value, which cannot be decoded, and is reported as a problem: it exists, and
 //!   must not be treated as deleted.
+//! - External workloads come with linkerd's custom resource definition: an API server without it has none (`optional`).
 //! - The files of the kubeconfig are read for each new client: after a failure, and for a token each minute.
 
 mod address;
@@ -17,14 +18,16 @@ mod follow;
 mod history;
 mod list;
 mod object;
+mod optional;
 mod resource;
 mod tracks;
 mod watch;
 
 use std::sync::Arc;
 
+use contiv_proto::Key;
 use futures::{
-    FutureExt,
+    FutureExt, StreamExt,
     future::{BoxFuture, try_join_all},
 };
 use tokio::sync::Mutex;
@@ -32,8 +35,10 @@ use tokio::sync::Mutex;
 use crate::{Position, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use address::KubeAddress;
 use client::Client;
-use follow::FollowStream;
-use list::list;
+use failure::Failure;
+use follow::{FollowStream, ResourceStream};
+use list::{ResourceList, list};
+use optional::OptionalType;
 use resource::Resource;
 pub use resource::Scope;
 use tracks::{Versions, WatchProgress};
@@ -52,6 +57,7 @@ struct Inner {
     /// The current client; none before the first request and after a failure.
     client: Mutex<Option<Client>>,
     tracks: Arc<WatchProgress>,
+    optional: OptionalType,
 }
 
 impl KubeStore {
@@ -64,6 +70,7 @@ impl KubeStore {
                 resources,
                 client: Mutex::default(),
                 tracks: Arc::new(WatchProgress::default()),
+                optional: OptionalType::default(),
             }),
         }
     }
@@ -94,7 +101,7 @@ impl KubeStore {
         let mut versions = Versions::new();
         let mut snapshot = Snapshot::default();
         for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
-            let listed = list(client, resource).await?;
+            let listed = self.list_type(client, prefix, resource).await?;
             versions.insert(resource.kind, listed.version);
             snapshot.entries.extend(listed.entries);
             snapshot.problems.extend(listed.problems);
@@ -103,6 +110,35 @@ impl KubeStore {
         snapshot.entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         snapshot.revision = self.inner.tracks.begin(prefix, versions, &snapshot.problems);
         Ok(snapshot)
+    }
+
+    /// One type. An optional one that is missing is empty, and has no version.
+    async fn list_type(
+        &self,
+        client: &Client,
+        prefix: &str,
+        resource: &Resource,
+    ) -> Result<ResourceList, StoreError> {
+        let listed = list(client, resource).await;
+        if !resource.is_optional() {
+            return listed.map_err(|failure| watch::error_of(failure, 0));
+        }
+        match listed {
+            Err(Failure::Denied(denial)) => {
+                // Who asks for this type alone must not take a denied list for an empty one.
+                let is_alone = prefix.starts_with(&Key::prefix(resource.kind));
+                let is_empty = denial.is_missing || !is_alone;
+                if is_empty && self.inner.optional.is_missing(resource, &denial) {
+                    return Ok(ResourceList::default());
+                }
+                Err(denial.error)
+            }
+            listed => {
+                let listed = listed.map_err(|failure| watch::error_of(failure, 0))?;
+                self.inner.optional.found(resource);
+                Ok(listed)
+            }
+        }
     }
 
     async fn watch_all(
@@ -115,9 +151,13 @@ impl KubeStore {
         let versions = self.inner.tracks.versions(prefix, revision)?;
         let is_just_listed = self.inner.tracks.is_just_listed(prefix, revision);
         let of_scope = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
-        let watches = of_scope.map(|resource| {
+        let watches = of_scope.map(async |resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
-            Watch::open(client.clone(), resource.clone(), version, revision)
+            let (client, resource) = (client.clone(), resource.clone());
+            if resource.is_optional() && version.is_empty() {
+                return Ok(optional::look_for(client, resource, revision).boxed());
+            }
+            Ok(Watch::open(client, resource, version, revision).await?.into_stream().boxed())
         });
         let watches = try_join_all(watches).await?;
         // Checked after opening: if the server is replaced later, the watches end.

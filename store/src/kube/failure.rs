@@ -14,7 +14,18 @@ const RIGHTS: &str = "the role of this client needs the verbs list and watch on 
 pub(super) enum Failure {
     /// The requested version is gone: HTTP 410, or `Expired`.
     Gone,
+    /// The type cannot be read: HTTP 403 or 404.
+    Denied(Denial),
     Store(StoreError),
+}
+
+/// The answer that a type cannot be read.
+#[derive(Debug)]
+pub(super) struct Denial {
+    /// The server does not have the type.
+    pub(super) is_missing: bool,
+    /// The error, if that is one.
+    pub(super) error: StoreError,
 }
 
 impl From<StoreError> for Failure {
@@ -45,7 +56,11 @@ pub(super) fn of(endpoint: &str, resource: &str, error: &kube::Error) -> Failure
         _ => return Failure::Store(unavailable(endpoint, said)),
     };
     let action = format!("read {resource}");
-    Failure::Store(StoreError::Refused { action, reason: format!("{said}; {hint}") })
+    let error = StoreError::Refused { action, reason: format!("{said}; {hint}") };
+    match status.code {
+        403 | 404 => Failure::Denied(Denial { is_missing: status.code == 404, error }),
+        _ => Failure::Store(error),
+    }
 }
 
 pub(super) fn unavailable(endpoint: &str, reason: impl Into<String>) -> StoreError {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     object::ReceivedObject,
     tracks::{Versions, WatchProgress},
-    watch::{ResourceEvent, Watch, WatchChange},
+    watch::{ResourceEvent, WatchChange},
 };
 use crate::{Batch, Change, Problem, StoreError, WatchEvent, WatchStream};
 
@@ -20,7 +20,10 @@ const LARGEST_BATCH: usize = 256;
 /// How long to wait for the first events of watches. An expired version is reported as the first event of a successful answer.
 const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_millis(200);
 
-type EventStream = SelectAll<BoxStream<'static, Result<ResourceEvent, StoreError>>>;
+/// The events of one type.
+pub(super) type ResourceStream = BoxStream<'static, Result<ResourceEvent, StoreError>>;
+
+type EventStream = SelectAll<ResourceStream>;
 
 pub(super) struct FollowStream {
     events: ReadyChunks<EventStream>,
@@ -49,14 +52,13 @@ enum Output {
 impl FollowStream {
     /// The merged watches for keys with `prefix`; they began at `versions`.
     pub(super) fn new(
-        watches: Vec<Watch>,
+        watches: Vec<ResourceStream>,
         prefix: &str,
         versions: Versions,
         tracks: Arc<WatchProgress>,
     ) -> Self {
-        let events = select_all(watches.into_iter().map(|watch| watch.into_stream().boxed()));
         Self {
-            events: events.ready_chunks(LARGEST_BATCH),
+            events: select_all(watches).ready_chunks(LARGEST_BATCH),
             prefix: prefix.to_owned(),
             versions,
             tracks,

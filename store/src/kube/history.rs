@@ -40,7 +40,8 @@ pub(super) async fn confirm(
     for (path, expected) in written.into_iter().chain(deleted) {
         let Ok(Some(key)) = Key::parse(path) else { continue };
         let followed = resources.iter().find(|resource| resource.kind == key.kind());
-        let Some((resource, version)) = followed.zip(versions.get(&key.kind())) else { continue };
+        let version = versions.get(&key.kind()).filter(|version| !version.is_empty());
+        let Some((resource, version)) = followed.zip(version) else { continue };
         // If it is unchanged now, it was so then. Otherwise it may have changed since, and the old version is read.
         if object_version(client, resource, &key, None).await? == expected {
             continue;

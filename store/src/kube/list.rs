@@ -13,7 +13,7 @@ use super::{
     object::receive,
     resource::Resource,
 };
-use crate::{Entry, Problem, StoreError};
+use crate::{Entry, Problem};
 
 /// Objects per page, as in client-go.
 const PAGE: u32 = 500;
@@ -45,18 +45,18 @@ struct PageMetadata {
 }
 
 /// All objects of a resource. Each page is reduced to what is kept before the next is requested.
-pub(super) async fn list(client: &Client, resource: &Resource) -> Result<ResourceList, StoreError> {
+pub(super) async fn list(client: &Client, resource: &Resource) -> Result<ResourceList, Failure> {
     for attempt in 0..=ATTEMPTS {
         let limit = if attempt < ATTEMPTS { PAGE } else { 0 };
         match pages(client, resource, limit).await {
             Ok(listed) => return Ok(listed),
             Err(Failure::Gone) => {}
-            Err(Failure::Store(error)) => return Err(error),
+            Err(failure) => return Err(failure),
         }
     }
     let reason =
         format!("the version of the {} was gone again and again before all were listed", resource.name());
-    Err(unavailable(&client.endpoint, reason))
+    Err(unavailable(&client.endpoint, reason).into())
 }
 
 async fn pages(client: &Client, resource: &Resource, limit: u32) -> Result<ResourceList, Failure> {

@@ -133,6 +133,11 @@ fn drop_unused_fields(object: &mut Object) {
                 reference.resource_version.clear();
             }
         }
+        Object::ExternalWorkload(workload) => {
+            keep_known(&mut workload.annotations);
+            // Every probe writes it.
+            workload.conditions.iter_mut().for_each(|condition| condition.last_probe_time = 0);
+        }
         _ => {}
     }
 }

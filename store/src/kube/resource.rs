@@ -20,11 +20,17 @@ impl Resource {
             Kind::Service => "/api/v1/services",
             Kind::Endpoints => "/api/v1/endpoints",
             Kind::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Kind::ExternalWorkload => "/apis/workload.linkerd.io/v1beta1/externalworkloads",
             Kind::Node => "/api/v1/nodes",
             Kind::Namespace => "/api/v1/namespaces",
             _ => return None,
         };
         Some(Self { kind, path, selector: String::new() })
+    }
+
+    /// True if an API server may not have the type: it comes with a custom resource definition.
+    pub(super) const fn is_optional(&self) -> bool {
+        matches!(self.kind, Kind::ExternalWorkload)
     }
 
     /// True if objects of this type can have keys with `prefix`.
@@ -54,22 +60,29 @@ impl Resource {
 pub struct Scope(Vec<Resource>);
 
 /// The order of lists: a service before its endpoint slices.
-const ORDER: [Kind; 6] =
-    [Kind::Namespace, Kind::Node, Kind::Pod, Kind::Service, Kind::Endpoints, Kind::EndpointSlice];
+const ORDER: [Kind; 7] = [
+    Kind::Namespace,
+    Kind::Node,
+    Kind::Pod,
+    Kind::Service,
+    Kind::Endpoints,
+    Kind::EndpointSlice,
+    Kind::ExternalWorkload,
+];
 
 impl Scope {
-    /// Every type that Kubernetes has.
+    /// Every type that Kubernetes has, and external workloads.
     pub fn cluster() -> Self {
         Self(ORDER.into_iter().filter_map(Resource::of).collect())
     }
 
-    /// The resources of a node's agent: services, endpoint slices, its own Node object, and pods if `pods`.
+    /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object, and pods if `pods`.
     ///
     /// `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices. Other nodes and pods change often and have
     /// no effect here, except for the weights of pods.
     pub fn node(name: &str, pods: bool) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
-            Kind::Node | Kind::Service | Kind::EndpointSlice => true,
+            Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ExternalWorkload => true,
             Kind::Pod => pods,
             _ => false,
         };
@@ -99,7 +112,7 @@ mod tests {
     #[test]
     fn prefix_selects_the_listed_types() {
         let cluster = Scope::cluster();
-        assert_eq!(names(&cluster, ROOT).len(), 6);
+        assert_eq!(names(&cluster, ROOT).len(), 7);
         assert_eq!(names(&cluster, &Key::prefix(Kind::Endpoints)), ["endpoints"]);
         let key = Key::new(Kind::Service, "default", "web").unwrap().to_path();
         assert_eq!(names(&cluster, &key), ["services"]);
@@ -109,8 +122,9 @@ mod tests {
     #[test]
     fn agent_reads_its_own_node_and_pods_only_if_configured() {
         let scope = Scope::node("n1", false);
-        assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices"]);
+        assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices", "externalworkloads"]);
         assert_eq!(scope.0[0].selector, "metadata.name=n1");
-        assert_eq!(names(&Scope::node("n1", true), ROOT), ["nodes", "pods", "services", "endpointslices"]);
+        let with_pods = names(&Scope::node("n1", true), ROOT);
+        assert_eq!(with_pods, ["nodes", "pods", "services", "endpointslices", "externalworkloads"]);
     }
 }

@@ -75,8 +75,9 @@ impl Watch {
         version: String,
         revision: i64,
     ) -> Result<Self, StoreError> {
-        let answer = request(&client, &resource, &version).await.map_err(|it| error_of(it, revision))?;
-        confirm_version(&client, &resource, &version).await.map_err(|it| error_of(it, revision))?;
+        let failed = |failure| error_of_watch(failure, &resource, revision);
+        let answer = request(&client, &resource, &version).await.map_err(failed)?;
+        confirm_version(&client, &resource, &version).await.map_err(failed)?;
         Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
     }
 
@@ -101,7 +102,7 @@ impl Watch {
                 let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
                 return Err(unavailable(&self.client.endpoint, reason));
             }
-            self.renew().await.map_err(|failure| error_of(failure, self.revision))?;
+            self.renew().await.map_err(|failure| error_of_watch(failure, &self.resource, self.revision))?;
             self.opened = Instant::now();
             self.has_spoken = false;
         }
@@ -180,12 +181,21 @@ async fn request(client: &Client, resource: &Resource, version: &str) -> Result<
 pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
     match failure {
         Failure::Gone => gone(revision),
+        Failure::Denied(denial) => denial.error,
         Failure::Store(error) => error,
     }
 }
 
+/// The error of the watch of one type. An optional type that is no longer there is listed again.
+fn error_of_watch(failure: Failure, resource: &Resource, revision: i64) -> StoreError {
+    match failure {
+        Failure::Denied(_) if resource.is_optional() => gone(revision),
+        failure => error_of(failure, revision),
+    }
+}
+
 /// The API server no longer has the events since this revision.
-const fn gone(revision: i64) -> StoreError {
+pub(super) const fn gone(revision: i64) -> StoreError {
     StoreError::Compacted { requested: revision, oldest: revision + 1 }
 }
 

@@ -8,6 +8,7 @@ use super::{
     conversion::{Manifest, accept},
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
+    external_workload::ExternalWorkload,
     kind,
     namespace::Namespace,
     node::Node,
@@ -31,7 +32,8 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
         Kind::EndpointSlice => direct::<EndpointSlice>(kind, json),
         Kind::Node => direct::<Node>(kind, json),
         Kind::Namespace => direct::<Namespace>(kind, json),
-        // The API server does not have them, or only a few.
+        Kind::ExternalWorkload => direct::<ExternalWorkload>(kind, json),
+        // The API server does not have them.
         _ => None,
     };
     match read {

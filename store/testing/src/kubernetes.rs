@@ -180,6 +180,9 @@ current-context: here
     /// When it has no name, or is of an unknown type.
     pub fn put(&self, object: Value) -> io::Result<i64> {
         let resource = Resource::of_object(&object).ok_or_else(|| unknown(&object))?;
+        if resource == Resource::EXTERNAL_WORKLOADS {
+            self.deny(resource.plural, None);
+        }
         Ok(self.change(|cluster| cluster.put(resource, object)))
     }
 
@@ -219,6 +222,16 @@ current-context: here
     /// Accepts connections again.
     pub fn mend(&self) {
         self.shared.is_cut.send_replace(false);
+    }
+
+    /// Answers all requests of a type with this code; `resource` is its plural. External workloads are answered with 404 until the
+    /// first one is put: their custom resource definition is not there.
+    pub fn deny(&self, resource: &str, code: Option<u16>) {
+        let denied = &mut self.shared.faults.lock().denied;
+        match code {
+            Some(code) => drop(denied.insert(resource.to_owned(), code)),
+            None => drop(denied.remove(resource)),
+        }
     }
 
     /// Answers this many requests with this code.

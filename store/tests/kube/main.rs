@@ -5,6 +5,7 @@
 mod access;
 mod follow;
 mod list;
+mod optional;
 mod outage;
 mod restore;
 

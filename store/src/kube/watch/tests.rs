@@ -28,3 +28,22 @@ async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     let event = events.recv().await.unwrap().event;
     assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definition_that_comes_later_is_noticed() {
+    let server = ApiServer::start().unwrap();
+    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(KubeStore::new(address, &Scope::cluster()));
+    let (mut events, _handle) = Feed::start(store, "/");
+    let FeedEvent::Snapshot(first) = events.recv().await.unwrap().event else { panic!("a list comes first") };
+    assert_eq!(first.entries.len(), 0);
+    let workload = json!({
+        "apiVersion": "workload.linkerd.io/v1beta1", "kind": "ExternalWorkload",
+        "metadata": { "name": "vm-1", "namespace": "default" },
+        "spec": { "meshTLS": { "identity": "vm", "serverName": "vm.example" } },
+    });
+    server.put(workload).unwrap();
+    let event = events.recv().await.unwrap().event;
+    let FeedEvent::Snapshot(second) = event else { panic!("no list: {event:?}") };
+    assert_eq!(second.entries.len(), 1);
+}

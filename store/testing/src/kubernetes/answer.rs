@@ -8,7 +8,7 @@ use super::{
     list,
     query::Query,
     resource::Resource,
-    response::{Body, status},
+    response::{Body, not_found, status},
     shared::Shared,
     watch,
 };
@@ -34,6 +34,13 @@ pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Respo
     let Some((resource, namespace)) = Resource::of_path(uri.path()) else {
         return status(404, "NotFound", "the server could not find the requested resource");
     };
+    let denied = shared.faults.lock().denied.get(resource.plural).copied();
+    match denied {
+        // As for the path of a group that no API has.
+        Some(404) => return not_found(),
+        Some(code) => return status(code, reason(code), "as this test wants"),
+        None => {}
+    }
     match Query::parse(uri.query().unwrap_or_default()) {
         Err(problem) => status(400, "BadRequest", &problem),
         Ok(query) if query.is_watch => watch::answer(&shared, resource, query),

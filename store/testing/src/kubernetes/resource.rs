@@ -11,14 +11,18 @@ pub(super) struct Resource {
 }
 
 impl Resource {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::new("v1", "Pod", "pods"),
         Self::new("v1", "Service", "services"),
         Self::new("v1", "Endpoints", "endpoints"),
         Self::new("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
         Self::new("v1", "Node", "nodes"),
         Self::new("v1", "Namespace", "namespaces"),
+        Self::EXTERNAL_WORKLOADS,
     ];
+    /// That of linkerd's custom resource definition, which is there with the first object.
+    pub(super) const EXTERNAL_WORKLOADS: Self =
+        Self::new("workload.linkerd.io/v1beta1", "ExternalWorkload", "externalworkloads");
 
     const fn new(api_version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self { api_version, kind, plural }

@@ -35,3 +35,10 @@ pub(super) fn with_body(body: Body) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
 }
+
+/// The answer to an unknown path, which is no `Status` object.
+pub(super) fn not_found() -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from_static(b"404 page not found\n")).boxed_unsync());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}

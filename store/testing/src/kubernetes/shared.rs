@@ -1,14 +1,14 @@
 //! What the server and who runs the test share.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::cluster::Cluster;
+use super::{cluster::Cluster, resource::Resource};
 
 /// Shared by the server and the test.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) longest_watch: Duration,
     /// The plurals of types whose watches get no bookmarks.
     pub(super) silent: BTreeSet<String>,
+    /// The code for requests of a type, by its plural.
+    pub(super) denied: BTreeMap<String, u16>,
     pub(super) requests: Vec<String>,
 }
 
@@ -43,6 +45,7 @@ impl Default for Shared {
             bookmark_interval: Duration::from_secs(60),
             longest_watch: Duration::from_secs(3600),
             silent: BTreeSet::new(),
+            denied: BTreeMap::from([(Resource::EXTERNAL_WORKLOADS.plural.to_owned(), 404)]),
             requests: Vec::new(),
         };
         Self {

@@ -50,15 +50,23 @@ fn list_and_watch(resources: &[&str]) -> BTreeSet<String> {
 #[test]
 fn agent_role_may_list_and_watch_only_what_it_reads() {
     let all = manifests("agent.yaml");
-    let needed = ["/nodes", "/services", "discovery.k8s.io/endpointslices"];
+    let needed =
+        ["/nodes", "/services", "discovery.k8s.io/endpointslices", "workload.linkerd.io/externalworkloads"];
     assert_eq!(rights(of_kind(&all, "ClusterRole")), list_and_watch(&needed));
 }
 
 #[test]
 fn reflector_role_may_list_and_watch_only_what_it_reflects() {
     let all = manifests("reflector.yaml");
-    let needed =
-        ["/namespaces", "/nodes", "/pods", "/services", "/endpoints", "discovery.k8s.io/endpointslices"];
+    let needed = [
+        "/namespaces",
+        "/nodes",
+        "/pods",
+        "/services",
+        "/endpoints",
+        "discovery.k8s.io/endpointslices",
+        "workload.linkerd.io/externalworkloads",
+    ];
     assert_eq!(rights(of_kind(&all, "ClusterRole")), list_and_watch(&needed));
 }
 

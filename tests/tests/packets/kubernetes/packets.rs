@@ -74,7 +74,9 @@ fn agent_follows_kubernetes_itself_over_an_outage() -> Result<()> {
         follow(lab, &kubernetes, &agent)?;
         let requests = kubernetes.server.take_requests();
         let is_needed = |request: &String| {
-            ["/services?", "/endpointslices?"].iter().any(|path| request.contains(path))
+            ["/services?", "/endpointslices?", "/externalworkloads?"]
+                .iter()
+                .any(|path| request.contains(path))
                 || request.contains("/nodes?") && request.contains("metadata.name%3Dnode")
         };
         let others: Vec<_> = requests.iter().filter(|request| !is_needed(request)).collect();
