@@ -1,6 +1,6 @@
 //! Contiv's reflector (KSR): keeps the objects of a Kubernetes API server in a store, in Contiv's form.
 //!
-//! Pods, services, endpoints, endpoint slices, nodes and namespaces are watched at source and store, each type by itself. For each
+//! Pods, services, endpoints, endpoint slices, external workloads, nodes and namespaces are watched at source and store, each type by itself. For each
 //! key the stored object is compared with that of Kubernetes by a pure function (`state`), so that the first pass, a change, a
 //! lost connection, another client's write and a store that lost its data are handled in the same way.
 //!
@@ -32,7 +32,7 @@ use contiv_store::Store;
 
 pub use gauges::GAUGES;
 pub use kinds::KINDS;
-pub use ownership::{MANAGED_BY, is_foreign};
+pub use ownership::{MANAGED_BY, REFLECTED, is_foreign};
 pub use stats::Stats;
 
 /// The controller that reflects `source`, the store of a Kubernetes API server, into the store of its manager. It counts

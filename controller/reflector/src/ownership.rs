@@ -3,26 +3,48 @@
 //! Contiv's own data has no owner, so all objects of the reflected types belong to the reflector, except those with another
 //! owner's label: they are never written and never swept. Objects with such a label in Kubernetes are not reflected, since
 //! their owner could not be determined later.
+//!
+//! External workloads are the other way round: people apply them to the store beside a cluster that has none. So those that are
+//! reflected carry an annotation, and all others have another owner.
 
+use bytes::Bytes;
 use contiv_proto::{
-    Key, Object,
+    Key, Kind, Object,
     label::{ENDPOINT_SLICE_MANAGED_BY, EXTERNAL_WORKLOADS_CONTROLLER},
 };
 
 /// The label with the owner of an object. For objects applied by hand beside a reflector.
 pub const MANAGED_BY: &str = "contiv.io/managed-by";
+/// The annotation of external workloads that were reflected.
+pub const REFLECTED: &str = "contiv.io/reflected";
 /// The label of the connector's objects; the value is the registry.
 const REGISTRY: &str = "contiv.io/registry";
 
 /// True if an object has another owner.
 pub fn is_foreign(object: &Object) -> bool {
-    label(object, MANAGED_BY).is_some()
+    let is_reflected = match object {
+        Object::ExternalWorkload(workload) => workload.annotations.contains_key(REFLECTED),
+        _ => true,
+    };
+    !is_reflected
+        || label(object, MANAGED_BY).is_some()
         || label(object, REGISTRY).is_some()
         || label(object, ENDPOINT_SLICE_MANAGED_BY) == Some(EXTERNAL_WORKLOADS_CONTROLLER)
 }
 
+/// The value to store for one of Kubernetes; none if it has another owner.
+pub(crate) fn reflected(key: &Key, value: Bytes) -> Option<Bytes> {
+    if key.kind() == Kind::ExternalWorkload {
+        let Ok(Object::ExternalWorkload(mut workload)) = Object::decode(key, &value) else { return None };
+        workload.annotations.insert(REFLECTED.to_owned(), "kubernetes".to_owned());
+        let object = Object::from(workload);
+        return if is_foreign(&object) { None } else { object.encode().ok().map(Bytes::from) };
+    }
+    (!is_foreign_value(key, &value)).then_some(value)
+}
+
 /// True if a value written by this program has another owner. Usually decided without decoding.
-pub(crate) fn is_foreign_value(key: &Key, value: &[u8]) -> bool {
+fn is_foreign_value(key: &Key, value: &[u8]) -> bool {
     let names = [MANAGED_BY, REGISTRY, EXTERNAL_WORKLOADS_CONTROLLER];
     let has_name = |name: &str| value.windows(name.len()).any(|window| window == name.as_bytes());
     names.into_iter().any(has_name) && Object::decode(key, value).is_ok_and(|object| is_foreign(&object))
@@ -35,6 +57,7 @@ fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
         Object::Endpoints(endpoints) => &endpoints.labels,
         Object::EndpointSlice(slice) => &slice.labels,
         Object::Node(node) => &node.labels,
+        Object::ExternalWorkload(workload) => &workload.labels,
         Object::Namespace(namespace) => {
             let found = namespace.label.iter().find(|label| label.key == name);
             return found.map(|label| label.value.as_str());
@@ -47,8 +70,6 @@ fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use contiv_proto::Kind;
-
     use super::*;
 
     fn is_foreign_json(kind: Kind, json: &str) -> bool {
@@ -67,6 +88,17 @@ mod tests {
             r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}"#;
         assert!(!is_foreign_json(Kind::EndpointSlice, of_kubernetes));
         assert!(!is_foreign_json(Kind::Service, r#"{"annotations":{"contiv.io/managed-by":"me"}}"#));
+    }
+
+    #[test]
+    fn external_workload_is_foreign_unless_it_was_reflected() {
+        let key = Key::new(Kind::ExternalWorkload, "default", "a").unwrap();
+        let reflect = |json: &'static str| reflected(&key, Bytes::from_static(json.as_bytes()));
+        let is_foreign = |json: &[u8]| is_foreign(&Object::decode(&key, json).unwrap());
+        assert!(is_foreign(br#"{"name":"a"}"#));
+        assert!(!is_foreign(&reflect(r#"{"name":"a"}"#).unwrap()));
+        assert_eq!(reflect(r#"{"labels":{"contiv.io/managed-by":"me"}}"#), None);
+        assert_eq!(reflect(""), None);
     }
 
     #[test]

@@ -137,7 +137,13 @@ impl SourceAndStored {
                     warn!(%problem, "an object of Kubernetes cannot be read; what is stored of it stays");
                 }
             }
-            FeedEvent::Down { .. } => self.stats.lost(kind),
+            FeedEvent::Down { .. } => {
+                self.stats.lost(kind);
+                // Without the permission to read them; while the server is away, the other types are not read either.
+                if kind == Kind::ExternalWorkload && !self.state.has_source() {
+                    self.stats.left_out(kind);
+                }
+            }
             FeedEvent::Up => self.is_fresh = true,
             // The list that comes next counts, and comes as a whole.
             FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}

@@ -13,7 +13,7 @@ use contiv_store::{Batch, Change, Entry, Snapshot};
 use crate::{
     action::Action,
     batch::{self, PlannedWrite},
-    ownership::{is_foreign, is_foreign_value},
+    ownership::{is_foreign, reflected},
 };
 
 /// A full key, shared by everything about it.
@@ -266,10 +266,10 @@ fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
 }
 
 fn read_source(entry: Entry) -> (Path, SourceValue) {
-    let is_unknown = entry.value.is_empty()
-        || Key::parse(&entry.key).ok().flatten().is_none_or(|key| is_foreign_value(&key, &entry.value));
-    let value = if is_unknown { SourceValue::Unknown } else { SourceValue::Value(entry.value) };
-    (entry.key.into(), value)
+    let Entry { key: path, value, .. } = entry;
+    let key = Key::parse(&path).ok().flatten().filter(|_| !value.is_empty());
+    let value = key.and_then(|key| reflected(&key, value)).map_or(SourceValue::Unknown, SourceValue::Value);
+    (path.into(), value)
 }
 
 fn decode(key: &str, value: &[u8]) -> Option<(Key, Object)> {

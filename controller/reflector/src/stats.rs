@@ -131,6 +131,13 @@ impl Stats {
         });
     }
 
+    /// A type that Kubernetes may not have cannot be read: there is nothing to wait for.
+    pub(crate) fn left_out(&self, kind: Kind) {
+        self.synced.send_modify(|synced| {
+            synced.insert(kind, true);
+        });
+    }
+
     /// Nothing runs any more.
     pub(crate) fn stopped(&self) {
         self.synced.send_modify(BTreeMap::clear);

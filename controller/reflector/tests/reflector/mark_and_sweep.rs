@@ -15,11 +15,12 @@ async fn every_type_is_reflected_in_contivs_form() {
     }
     let slice = json!({ "addressType": "IPv4", "endpoints": [], "ports": [] });
     server.put(object("discovery.k8s.io/v1", "EndpointSlice", "a", slice)).unwrap();
+    server.put(workload("a", "192.0.2.7")).unwrap();
     let store = MemoryStore::new();
     let running = Running::synced(&server, store.shared()).await;
     let found = entries(&store).await;
     let kinds: Vec<Kind> = found.keys().map(|key| Key::parse(key).unwrap().unwrap().kind()).collect();
-    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    assert_eq!(kinds.len(), 7, "{kinds:?}");
     running.stop().await;
 }
 
@@ -147,5 +148,65 @@ async fn unreadable_object_stays_until_it_is_readable_or_gone() {
     assert_eq!(cluster_ip(&store, "web").await.as_deref(), Some("10.96.0.1"));
     server.put(service("web", "10.96.0.3")).unwrap();
     until_cluster_ip(&store, "web", "10.96.0.3").await;
+    running.stop().await;
+}
+
+fn workload(name: &str, ip: &str) -> serde_json::Value {
+    let spec = json!({
+        "meshTLS": { "identity": "vm", "serverName": "vm.example" }, "workloadIPs": [{ "ip": ip }],
+    });
+    object("workload.linkerd.io/v1beta1", "ExternalWorkload", name, json!({ "spec": spec }))
+}
+
+fn workload_key(name: &str) -> String {
+    Key::new(Kind::ExternalWorkload, "default", name).unwrap().to_path()
+}
+
+/// Without the custom resource definition there are none, and those that were applied by hand stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn external_workloads_are_reflected_and_applied_ones_are_kept() {
+    let server = ApiServer::start().unwrap();
+    let store = MemoryStore::new();
+    let applied = Operation::Put {
+        key: workload_key("applied"),
+        value: r#"{"name":"applied","namespace":"default","workload_ips":["192.0.2.1"]}"#.into(),
+    };
+    store.commit(vec![applied]).await.unwrap();
+    let running = Running::synced(&server, store.shared()).await;
+    until_stored(&store, &[workload_key("applied")]).await;
+    running.stop().await;
+
+    server.put(workload("vm", "192.0.2.7")).unwrap();
+    server.put(workload("applied", "192.0.2.8")).unwrap();
+    let running = Running::synced(&server, store.shared()).await;
+    let value = async |name: &str| {
+        let entry = entries(&store).await.remove(&workload_key(name));
+        entry.map(|entry| String::from_utf8(entry.value.to_vec()).unwrap()).unwrap_or_default()
+    };
+    until("it is reflected", async || value("vm").await.contains("192.0.2.7")).await;
+    assert!(value("applied").await.contains("192.0.2.1"), "what was applied by hand is not overwritten");
+    server.put(workload("vm", "192.0.2.9")).unwrap();
+    until("the change is reflected", async || value("vm").await.contains("192.0.2.9")).await;
+    server.delete("externalworkloads", "default", "vm");
+    until_stored(&store, &[workload_key("applied")]).await;
+    running.stop().await;
+}
+
+/// A role of an earlier version has no permission for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_external_workloads_hold_up_nothing_and_sweep_nothing() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("web", "10.96.0.1")).unwrap();
+    server.put(workload("vm", "192.0.2.7")).unwrap();
+    let store = MemoryStore::new();
+    let both = [workload_key("vm"), key("web")];
+    let running = Running::synced(&server, store.shared()).await;
+    until_stored(&store, &both).await;
+    running.stop().await;
+    server.deny("externalworkloads", Some(403));
+    let running = Running::synced(&server, store.shared()).await;
+    server.put(service("web", "10.96.0.2")).unwrap();
+    until_cluster_ip(&store, "web", "10.96.0.2").await;
+    until_stored(&store, &both).await;
     running.stop().await;
 }
