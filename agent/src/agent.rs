@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
+use contiv_store::StoreUrl;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -94,6 +95,8 @@ async fn run_until_stopped(
                 traffic_renderer: traffic_renderer(config).into(),
             },
             mirror: Some(config.state_dir.clone()),
+            // Into etcd the controller writes them.
+            derives_slices: !matches!(config.store, StoreUrl::Etcd { .. }),
         },
         source,
         receiver,

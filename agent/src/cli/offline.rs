@@ -6,12 +6,16 @@ use std::{
     net::IpAddr,
 };
 
+use contiv_external_workloads::{DerivedList, DerivedSlices};
 use contiv_model::{
     Event, NodeFacts, Object, Processor, Resync, Snapshot,
     wire::{self, FieldError},
 };
-use contiv_proto::Kind;
-use contiv_store::{Problem, manifest::ParsedManifests};
+use contiv_proto::{Key, Kind, message::endpointslice::EndpointSlice, value};
+use contiv_store::{
+    Entry, Problem,
+    manifest::{ManifestObject, ParsedManifests},
+};
 
 use super::{
     Terminal,
@@ -84,14 +88,16 @@ pub(super) fn processor_with(
     processor
 }
 
-/// The usable objects. Prints the problems of all others, and values that are ignored.
+/// The usable objects, with slices of external workloads, which no controller makes here. Prints the problems of all others, and
+/// what is ignored.
 pub(super) fn validate(
     parsed: &ParsedManifests,
     err: &mut impl Write,
 ) -> io::Result<(Vec<Object>, Vec<Problem>)> {
-    let mut objects = Vec::new();
+    let (derived, replaced) = derived_slices(parsed, err)?;
+    let mut objects = derived;
     let mut problems = Vec::new();
-    for found in &parsed.objects {
+    for found in parsed.objects.iter().filter(|found| !replaced.contains(&found.key)) {
         let problem = |error: FieldError| Problem {
             source: found.source.clone(),
             object: Some(found.key.to_string()),
@@ -111,4 +117,39 @@ pub(super) fn validate(
     }
     print_problems(&problems, err)?;
     Ok((objects, problems))
+}
+
+/// The slices of the external workloads among manifests, and the keys of manifests that they replace: slices that the controller
+/// made in the cluster where the manifests come from. Names workloads that are behind no service.
+fn derived_slices(
+    parsed: &ParsedManifests,
+    err: &mut impl Write,
+) -> io::Result<(Vec<Object>, BTreeSet<Key>)> {
+    let entry = |found: &ManifestObject| {
+        let value = found.object.encode().ok()?.into();
+        Some(Entry { key: found.key.to_path(), value, create_revision: 0, mod_revision: 0 })
+    };
+    let mut entries: Vec<Entry> = parsed.objects.iter().filter_map(entry).collect();
+    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    let DerivedList { replaced, entries } = DerivedSlices::default().list(&entries, 0);
+    let decode = |entry: &Entry| value::decode::<EndpointSlice>(&entry.value).ok();
+    let slices: Vec<EndpointSlice> = entries.iter().filter_map(decode).collect();
+    let targets = slices.iter().flat_map(|slice| {
+        let targets = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref());
+        targets.map(|target| (slice.namespace.as_str(), target.name.as_str()))
+    });
+    let behind: BTreeSet<(&str, &str)> = targets.collect();
+    for key in parsed.objects.iter().map(|found| &found.key) {
+        if key.kind() == Kind::ExternalWorkload && !behind.contains(&(key.namespace(), key.name())) {
+            writeln!(
+                err,
+                "note: ExternalWorkload {}/{} is behind no service: none of its namespace selects its labels, or it has no \
+                 address of that service's family",
+                key.namespace(),
+                key.name()
+            )?;
+        }
+    }
+    let objects = slices.into_iter().filter_map(|slice| wire::validate(&slice.into(), 0).ok()?.0).collect();
+    Ok((objects, replaced.iter().filter_map(|path| Key::parse(path).ok()?).collect()))
 }

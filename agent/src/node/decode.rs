@@ -5,6 +5,7 @@ mod value;
 
 use std::collections::BTreeSet;
 
+use contiv_external_workloads::DerivedSlices;
 use contiv_model::Event;
 use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
@@ -43,12 +44,26 @@ pub struct Decoder {
     /// When the agent started.
     started: Timestamp,
     list: ListDecoder,
+    /// Makes slices of external workloads; none for a store into which the controller writes them.
+    slices: Option<DerivedSlices>,
 }
 
 impl Decoder {
     /// For an agent that started then.
     pub fn new(started: Timestamp) -> Self {
-        Self { started, list: ListDecoder::default() }
+        Self { started, list: ListDecoder::default(), slices: None }
+    }
+
+    /// Makes the slices of external workloads itself: no controller writes them into this store.
+    #[must_use]
+    pub fn deriving_slices(mut self) -> Self {
+        self.slices = Some(DerivedSlices::default());
+        self
+    }
+
+    /// Whether the store must be listed again, so that slices can be made. False until the next time.
+    pub fn needs_list(&mut self) -> bool {
+        self.slices.as_mut().is_some_and(DerivedSlices::needs_list)
     }
 
     /// The decoded event; none while a list is incomplete.
@@ -63,14 +78,21 @@ impl Decoder {
                 return None;
             }
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
-                StoreEvent::Listed(Box::new(std::mem::take(&mut self.list).finish(revision, problems)))
+                let mut list = std::mem::take(&mut self.list);
+                if let Some(slices) = &mut self.slices {
+                    list.derive(slices, revision);
+                }
+                StoreEvent::Listed(Box::new(list.finish(revision, problems)))
             }
             FeedEvent::Snapshot(Snapshot { revision, entries, problems }) => {
                 self.list = ListDecoder::default();
                 self.list.add(entries);
                 return self.decode(FeedEvent::List(ListPart::Complete { revision, problems }));
             }
-            FeedEvent::Changed(batch) => {
+            FeedEvent::Changed(mut batch) => {
+                if let Some(slices) = &mut self.slices {
+                    batch.changes.extend(slices.change(&batch));
+                }
                 let decoded = changes(&batch.changes, self.started);
                 StoreEvent::Changed(batch, decoded)
             }

@@ -51,6 +51,8 @@ pub struct NodeConfig {
     pub core: CoreConfig,
     /// The folder of the mirror; none for no mirror.
     pub mirror: Option<PathBuf>,
+    /// Whether the agent makes the slices of external workloads itself, because no controller writes into its store.
+    pub derives_slices: bool,
 }
 
 /// A store that is being followed.
@@ -98,7 +100,7 @@ impl Node {
         metrics: Arc<dyn MetricSink>,
         health: HealthOutputs,
     ) -> io::Result<Self> {
-        let NodeConfig { core: mut config, mirror } = config;
+        let NodeConfig { core: mut config, mirror, derives_slices } = config;
         let node = &config.processor.node_name;
         let own_node = own_node_key(node);
         let (done, reports) = mpsc::unbounded_channel();
@@ -148,7 +150,9 @@ impl Node {
             deferred: VecDeque::new(),
             was_request: false,
         };
-        Ok(Self { core, inputs, decoder: Decoder::new(now.time), outputs, out: Vec::new() })
+        let decoder = Decoder::new(now.time);
+        let decoder = if derives_slices { decoder.deriving_slices() } else { decoder };
+        Ok(Self { core, inputs, decoder, outputs, out: Vec::new() })
     }
 
     /// Runs until it is stopped.
@@ -168,7 +172,11 @@ impl Node {
                     Some(input)
                 }
                 Next::Store(Delivery { event, received }) => {
-                    self.decoder.decode(event).map(|event| Input::Store(event, received.into_std()))
+                    let decoded = self.decoder.decode(event);
+                    if self.decoder.needs_list() {
+                        self.outputs.execute(Output::Relist);
+                    }
+                    decoded.map(|event| Input::Store(event, received.into_std()))
                 }
                 Next::Mirror(report) => Some(self.outputs.mirror_input(report)),
                 Next::Request(Request::Shutdown) => {

@@ -105,6 +105,8 @@ impl Harness {
                     traffic_renderer,
                 },
                 mirror: mirror.map(Path::to_owned),
+                // Its store is a folder.
+                derives_slices: true,
             },
             FollowedStore { events: receiver, feed },
             asked,

@@ -138,6 +138,46 @@ pub(crate) fn folder() -> tempfile::TempDir {
     folder
 }
 
+/// A service that selects an external workload with this address.
+fn billing(ip: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Service
+metadata: {{name: billing, namespace: shop}}
+spec: {{clusterIP: 10.96.0.50, selector: {{app: billing}}, ports: [{{port: 80, targetPort: 8080}}]}}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {{name: vm-1, namespace: shop, labels: {{app: billing}}}}
+spec:
+  meshTLS: {{identity: vm-1, serverName: vm-1.example}}
+  workloadIPs: [{{ip: {ip}}}]
+  ports: [{{port: 8080}}]
+status: {{conditions: [{{type: Ready, status: 'True'}}]}}
+"
+    )
+}
+
+#[test]
+fn external_workload_of_folder_is_a_backend() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    // The first workload comes while the agent runs.
+    let path = folder.path().join("manifests/billing.yaml");
+    fs::write(&path, billing("192.0.2.7")).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("192.0.2.7 . 8080"));
+    fs::write(&path, billing("192.0.2.8")).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        dump.contains("192.0.2.8 . 8080") && !dump.contains("192.0.2.7")
+    });
+    // A start with workloads, and then without.
+    drop(agent);
+    let agent = Agent::start(folder.path());
+    assert!(agent.get("/renderers/dry-run/dump").contains("192.0.2.8 . 8080"));
+    fs::remove_file(&path).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| !dump.contains("192.0.2.8"));
+}
+
 #[test]
 fn manifest_change_is_rendered_and_broken_one_keeps_last_good() {
     let folder = folder();

@@ -42,3 +42,42 @@ fn bad_service_of_api_server_is_one_entry_of_quarantine() {
     server.put(service("10.96.0.8")).unwrap();
     agent.wait_for("/quarantine", |answer| answer == "[]");
 }
+
+#[test]
+fn external_workload_of_api_server_is_a_backend() {
+    let server = ApiServer::start().unwrap();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"clusterIP": "10.96.0.7", "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    server.put(service).unwrap();
+    let workload = |ip: &str| {
+        json!({
+            "apiVersion": "workload.linkerd.io/v1beta1", "kind": "ExternalWorkload",
+            "metadata": {"name": "vm-1", "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {
+                "meshTLS": {"identity": "vm-1", "serverName": "vm-1.example"},
+                "workloadIPs": [{"ip": ip}], "ports": [{"port": 8080}],
+            },
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    };
+    server.put(workload("192.0.2.7")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("state")).unwrap();
+    let (store, state) = (server.url().unwrap(), folder.path().join("state"));
+    let agent = Agent::start_waiting_for(
+        &["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"]
+            .into_iter()
+            .chain(["--store", store.as_str(), "--state-dir", text(&state)])
+            .collect::<Vec<_>>(),
+        "ready: ",
+    );
+    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("192.0.2.7 . 8080"));
+    server.put(workload("192.0.2.8")).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        dump.contains("192.0.2.8 . 8080") && !dump.contains("192.0.2.7")
+    });
+    let got = run(&["get", "externalworkloads", "-n", "shop", "--store", &store]);
+    assert!(got.out.contains("vm-1") && got.out.contains("192.0.2.8"), "{} {}", got.out, got.err);
+}

@@ -151,3 +151,49 @@ fn slips_of_fields_and_kinds_are_named_with_suggestion() {
     assert_eq!(render.code, 1);
     assert!(render.err.contains("\"v1\" has no kind \"Servce\"; did you mean Service?"), "{}", render.err);
 }
+
+/// A service that selects external workloads, and two workloads, of which the second is not selected.
+const WORKLOADS: &str = "
+---
+apiVersion: v1
+kind: Service
+metadata: {name: billing, namespace: shop}
+spec:
+  clusterIP: 10.96.0.50
+  selector: {app: billing}
+  ports: [{port: 80, targetPort: web}]
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm-1, namespace: shop, labels: {app: billing}}
+spec:
+  meshTLS: {identity: vm-1, serverName: vm-1.example}
+  workloadIPs: [{ip: 192.0.2.7}]
+  ports: [{name: web, port: 8080}]
+status: {conditions: [{type: Ready, status: 'True'}]}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm-2, namespace: shop, labels: {app: other}}
+spec: {meshTLS: {identity: vm-2, serverName: vm-2.example}, workloadIPs: [{ip: 192.0.2.8}]}
+";
+
+#[test]
+fn external_workloads_of_manifests_are_backends() {
+    let run = run_with_input(&["render", "-f", "-", "-o", "table"], WORKLOADS);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(
+        run.out.lines().any(|line| line.starts_with("shop/billing ") && line.contains("192.0.2.7:8080")),
+        "{}",
+        run.out
+    );
+    assert!(
+        run.err.contains("note: ExternalWorkload shop/vm-2 is behind no service")
+            && !run.err.contains("vm-1"),
+        "{}",
+        run.err
+    );
+    let trace = ["trace", "--from", "10.1.0.9", "--to", "10.96.0.50:80", "-f", "-"];
+    let traced = run_with_input(&trace, WORKLOADS);
+    assert!(traced.out.contains("192.0.2.7"), "{} {}", traced.out, traced.err);
+}

@@ -9,8 +9,10 @@
 //! | [`service`], [`workload`], [`slice`](mod@slice), [`family`] | the relevant parts of the objects read and written |
 //! | [`plan`](mod@plan) | pure: the fewest writes for one service, its workloads and its slices |
 //! | [`controller`](mod@controller) | the control loop |
+//! | [`derived`] | the same slices where no controller writes them: of folders, API servers and files; pure |
 
 pub mod controller;
+pub mod derived;
 pub mod family;
 pub mod plan;
 mod reconciler;
@@ -24,4 +26,5 @@ pub mod workload;
 mod test_support;
 
 pub use controller::controller;
+pub use derived::{DerivedList, DerivedSlices};
 pub use plan::{SliceWrite, plan};

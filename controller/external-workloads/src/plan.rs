@@ -25,6 +25,7 @@ use crate::{
 };
 use desired::desired;
 pub use input::Input;
+pub(crate) use names::NAME_PREFIX;
 use names::unused_name;
 use packing::{SlicePacking, pack};
 use ports::Ports;

@@ -46,7 +46,7 @@ pub fn workloads() -> ResourceType<Workload> {
     ResourceType::new("externalworkload", &Key::prefix(Kind::ExternalWorkload), decode)
 }
 
-fn decode(entry: &Entry) -> Result<Workload, BoxError> {
+pub(crate) fn decode(entry: &Entry) -> Result<Workload, BoxError> {
     Workload::from_message(read(entry)?, entry.create_revision)
 }
 

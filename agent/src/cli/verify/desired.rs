@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use contiv_external_workloads::DerivedSlices;
 use contiv_model::{Object, Snapshot, wire};
 use contiv_proto::{Key, key};
 use contiv_renderer::route::RouteOptions;
@@ -91,7 +92,13 @@ fn of_store(
     access: Result<EtcdAccess, Vec<String>>,
     terminal: &mut Terminal,
 ) -> anyhow::Result<(Vec<Object>, bool)> {
-    let listed = store::run_with(url, access, async |store| Ok(store.list(key::ROOT).await?))?;
+    let mut listed = store::run_with(url, access, async |store| Ok(store.list(key::ROOT).await?))?;
+    // As the agent does: only into etcd the controller writes them.
+    if !matches!(url, StoreUrl::Etcd { .. }) {
+        let derived = DerivedSlices::default().list(&listed.entries, listed.revision);
+        listed.entries.retain(|entry| !derived.replaced.contains(&entry.key));
+        listed.entries.extend(derived.entries);
+    }
     let mut objects = BTreeMap::new();
     let mut is_good = true;
     for entry in &listed.entries {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use contiv_model::{Event, Object, Resync, parallel::in_shares, processor::StringInterner};
+use contiv_external_workloads::{DerivedList, DerivedSlices};
+use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire};
+use contiv_proto::Key;
 use contiv_store::{Entry, Problem, Saved};
 
 use super::value::{BadValue, Outcome, decode};
@@ -89,6 +91,20 @@ impl ListDecoder {
             list.bad.extend(bad);
         }
         list.entries.extend(entries);
+    }
+
+    /// Adds slices of external workloads, when all pages are there.
+    pub(super) fn derive(&mut self, slices: &mut DerivedSlices, revision: i64) {
+        self.0.entries.sort_by(|one, other| one.key.cmp(&other.key));
+        let DerivedList { replaced, entries } = slices.list(&self.0.entries, revision);
+        if !replaced.is_empty() {
+            let of_key = |path: &String| wire::object_key(&Key::parse(path).ok()??);
+            let objects: BTreeSet<ObjectKey> = replaced.iter().filter_map(of_key).collect();
+            self.0.entries.retain(|entry| !replaced.contains(&entry.key));
+            self.0.bad.retain(|bad| !replaced.contains(&bad.key));
+            self.0.resync.objects.retain(|object| !objects.contains(&object.key()));
+        }
+        self.add(entries);
     }
 
     /// The complete list, as read at this revision.

@@ -4,7 +4,8 @@ use crate::{family::Family, service::Service};
 
 use super::Ports;
 
-const PREFIX: &str = "contiv-external-";
+/// How the names of all slices begin that are made here.
+pub(crate) const NAME_PREFIX: &str = "contiv-external-";
 /// Characters that Kubernetes allows in names, without vowels and ambiguous ones; as in its own generated names.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 8;
@@ -18,12 +19,12 @@ pub(super) fn unused_name(
     ports: &Ports,
     is_taken: impl Fn(&str) -> bool,
 ) -> String {
-    let room = MAX_NAME_LENGTH - PREFIX.len() - 1 - SUFFIX;
+    let room = MAX_NAME_LENGTH - NAME_PREFIX.len() - 1 - SUFFIX;
     let base: String = service.name.chars().take(room).collect();
     let mut attempt = 0_u64;
     loop {
         let seed = format!("{} {} {ports} {attempt}", service.uid, family.as_str());
-        let name = format!("{PREFIX}{base}-{}", suffix(fnv(seed.as_bytes())));
+        let name = format!("{NAME_PREFIX}{base}-{}", suffix(fnv(seed.as_bytes())));
         if !is_taken(&name) {
             return name;
         }
