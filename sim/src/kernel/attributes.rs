@@ -106,7 +106,7 @@ impl<'a> Attribute<'a> {
 }
 
 /// Writes attributes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {

@@ -5,7 +5,10 @@ mod exchange;
 mod generate;
 mod render;
 
-use std::fmt;
+use std::{
+    fmt, thread,
+    time::{Duration, Instant},
+};
 
 use contiv_renderer::kernel::Kernel;
 use thiserror::Error;
@@ -75,6 +78,10 @@ fn loads_modules() -> bool {
 /// After so many transactions both begin anew with empty tables, so that they do not fill up.
 const EPISODE: usize = 200;
 
+/// The kernel remembers of which interval a transaction spoke last until its clock goes on; the model until the transaction ends. So
+/// transactions about intervals come one tick after another, of the slowest clock that a kernel can have.
+const TICK: Duration = Duration::from_millis(10);
+
 /// Gives `count` transactions to both. `kernel` must be in a network namespace of its own that has no tables.
 ///
 /// # Errors
@@ -86,7 +93,8 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
         return Err(CompareError::NotEmpty);
     }
     let mut comparison = Comparison::default();
-    let mut generator = Generator::new(seed, !loads_modules());
+    let mut generator = Generator::new(seed, !loads_modules(), peers[1].port());
+    let mut last_about_intervals = None;
     for transaction in 0..count {
         let request = if transaction % EPISODE == 0 {
             Generator::everything_away()
@@ -94,6 +102,11 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
             generator.batch(&model.0.lock().ruleset)
         };
         let [of_kernel, of_model] = &mut peers;
+        if request.is_about_intervals
+            && let Some(last) = last_about_intervals.replace(Instant::now())
+        {
+            thread::sleep(TICK.saturating_sub(last.elapsed()));
+        }
         let answers = [of_kernel.ask(&request.bytes)?, of_model.ask(&request.bytes)?];
         let differs = |[kernel, model]: [Vec<String>; 2]| {
             let but = |these: &[String], others: &[String]| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{data::Data, errno::Errno};
+use super::{data::Data, errno::Errno, tree::Tree};
 
 /// An element.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub(crate) enum Clash {
     Same(Box<Element>),
     /// It overlaps another one, or makes no sense.
     Refused(Errno),
+    /// It says nothing that is not so already.
+    Needless,
 }
 
 /// The elements of a set.
@@ -49,17 +51,10 @@ pub(crate) enum Clash {
 pub(crate) enum Elements {
     /// By their keys.
     Hash(BTreeMap<Vec<u8>, Element>),
-    /// Ends of intervals, from the greatest to the smallest; an interval's beginning before an end of the same key.
-    Tree(Vec<Node>),
+    /// Ends of intervals.
+    Tree(Tree),
     /// Intervals of concatenations, in the order in which they came.
     Fields(Fields),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Node {
-    pub(crate) element: Element,
-    /// Deleted in the transaction that goes on, after which it is gone.
-    pub(crate) is_gone: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -73,7 +68,7 @@ impl Elements {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Hash(elements) => elements.len(),
-            Self::Tree(nodes) => nodes.iter().filter(|node| !node.is_gone).count(),
+            Self::Tree(tree) => tree.iter().count(),
             Self::Fields(fields) => fields.elements.len(),
         }
     }
@@ -81,9 +76,7 @@ impl Elements {
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Element> + '_> {
         match self {
             Self::Hash(elements) => Box::new(elements.values()),
-            Self::Tree(nodes) => {
-                Box::new(nodes.iter().filter(|node| !node.is_gone).map(|node| &node.element))
-            }
+            Self::Tree(tree) => Box::new(tree.iter()),
             Self::Fields(fields) => Box::new(fields.elements.iter()),
         }
     }
@@ -98,7 +91,7 @@ impl Elements {
                 elements.insert(element.key.clone(), element);
                 Ok(())
             }
-            Self::Tree(nodes) => insert_into_tree(nodes, element, is_anonymous),
+            Self::Tree(tree) => tree.insert(element, is_anonymous),
             Self::Fields(fields) => fields.insert(element),
         }
     }
@@ -107,14 +100,7 @@ impl Elements {
     pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Element> {
         match self {
             Self::Hash(elements) => elements.remove(key),
-            Self::Tree(nodes) => {
-                let is_meant = |node: &&mut Node| {
-                    !node.is_gone && node.element.key == key && node.element.is_end == is_end
-                };
-                let node = nodes.iter_mut().find(is_meant)?;
-                node.is_gone = true;
-                Some(node.element.clone())
-            }
+            Self::Tree(tree) => tree.remove(key, is_end),
             Self::Fields(fields) => {
                 let at = fields.position(key)?;
                 Some(fields.elements.remove(at))
@@ -126,40 +112,28 @@ impl Elements {
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         match self {
             Self::Hash(elements) => std::mem::take(elements).into_values().collect(),
-            Self::Tree(nodes) => {
-                let live = nodes.iter_mut().filter(|node| !node.is_gone);
-                let gone = live.map(|node| {
-                    node.is_gone = true;
-                    node.element.clone()
-                });
-                gone.collect()
-            }
+            Self::Tree(tree) => tree.clear(),
             Self::Fields(fields) => std::mem::take(&mut fields.elements),
         }
     }
 
     /// The transaction counts: what it deleted is gone.
     pub(crate) fn commit(&mut self) {
-        if let Self::Tree(nodes) = self {
-            nodes.retain(|node| !node.is_gone);
+        if let Self::Tree(tree) = self {
+            tree.commit();
         }
     }
 
     /// Whether [`Self::commit`] has anything to do.
     pub(crate) fn is_committed(&self) -> bool {
-        !matches!(self, Self::Tree(nodes) if nodes.iter().any(|node| node.is_gone))
+        !matches!(self, Self::Tree(tree) if !tree.is_committed())
     }
 
     /// The element that a packet with this key finds.
     pub(crate) fn find(&self, key: &[u8], now: u64) -> Option<&Element> {
         match self {
             Self::Hash(elements) => elements.get(key).filter(|element| !element.is_expired(now)),
-            Self::Tree(nodes) => {
-                let mut live = nodes.iter().filter(|node| !node.is_gone);
-                // At the same key an interval that begins counts more than one that ends.
-                let found = live.find(|node| node.element.key.as_slice() <= key)?;
-                (!found.element.is_end).then_some(&found.element)
-            }
+            Self::Tree(tree) => tree.find(key),
             Self::Fields(fields) => fields.position(key).map(|at| &fields.elements[at]),
         }
     }
@@ -178,49 +152,6 @@ impl Elements {
             elements.retain(|_, element| !element.is_expired(now));
         }
     }
-}
-
-/// `__nft_rbtree_insert`
-fn insert_into_tree(nodes: &mut Vec<Node>, new: Element, is_anonymous: bool) -> Result<(), Clash> {
-    // The search begins at the closest greater node, deleted or not.
-    let greater = nodes.iter().rposition(|node| node.element.key > new.key);
-    let (mut more, mut less): (Option<&Element>, Option<&Element>) = (None, None);
-    for node in nodes.iter().skip(greater.unwrap_or(0)).filter(|node| !node.is_gone) {
-        let element = &node.element;
-        match element.key.cmp(&new.key) {
-            std::cmp::Ordering::Equal if element.is_end => {
-                less = Some(element);
-                break;
-            }
-            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => more = Some(element),
-            std::cmp::Ordering::Less => {
-                less = Some(element);
-                break;
-            }
-        }
-    }
-    let is_same = |other: Option<&Element>| {
-        other.filter(|other| other.key == new.key && other.is_end == new.is_end).cloned()
-    };
-    if let Some(same) = is_same(more).or_else(|| is_same(less)) {
-        return Err(Clash::Same(Box::new(same)));
-    }
-    let overlap = Err(Clash::Refused(Errno::EEXIST));
-    if let Some(less) = less {
-        if !is_anonymous && !less.is_end && !new.is_end {
-            return overlap;
-        }
-        if less.is_end && new.is_end {
-            return overlap;
-        }
-    }
-    if more.is_some_and(|more| more.is_end && new.is_end) {
-        return overlap;
-    }
-    let order = |element: &Element| (std::cmp::Reverse(element.key.clone()), element.is_end);
-    let place = nodes.partition_point(|node| order(&node.element) < order(&new));
-    nodes.insert(place, Node { element: new, is_gone: false });
-    Ok(())
 }
 
 impl Fields {
@@ -278,24 +209,6 @@ mod tests {
             timeout: None,
             expires: None,
         }
-    }
-
-    #[test]
-    fn tree_interval_holds_its_first_key_and_not_the_one_after_its_last() {
-        let mut tree = Elements::Tree(Vec::new());
-        tree.insert(element(&[10], false), false, 0).unwrap();
-        tree.insert(element(&[20], true), false, 0).unwrap();
-        tree.insert(element(&[20], false), false, 0).unwrap();
-        tree.insert(element(&[30], true), false, 0).unwrap();
-        for (key, expected) in [(9, false), (10, true), (19, true), (20, true), (29, true), (30, false)] {
-            assert_eq!(tree.find(&[key], 0).is_some(), expected, "{key}");
-        }
-        assert!(matches!(tree.insert(element(&[15], false), false, 0), Err(Clash::Refused(Errno::EEXIST))));
-        assert!(matches!(tree.insert(element(&[10], false), false, 0), Err(Clash::Same(_))));
-        assert!(tree.remove(&[10], true).is_none() && tree.remove(&[10], false).is_some());
-        assert!(tree.find(&[15], 0).is_none());
-        tree.commit();
-        assert_eq!(tree.len(), 3);
     }
 
     #[test]

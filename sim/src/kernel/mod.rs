@@ -36,6 +36,7 @@ mod ruleset;
 mod set;
 mod socket;
 mod state;
+mod tree;
 mod uapi;
 mod validate;
 

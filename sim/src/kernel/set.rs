@@ -3,6 +3,7 @@
 use super::{
     data::Handle,
     element::{Elements, Fields},
+    tree::Tree,
     uapi::set::{F_ANONYMOUS, F_CONSTANT, F_EVAL, F_INTERVAL, F_MAP, F_TIMEOUT},
 };
 
@@ -83,7 +84,7 @@ impl Declaration {
             let lengths = self.fields.iter().map(|length| *length as usize).collect();
             Elements::Fields(Fields { lengths, elements: Vec::new() })
         } else {
-            Elements::Tree(Vec::new())
+            Elements::Tree(Tree::default())
         }
     }
 }

@@ -107,18 +107,17 @@ impl Transaction<'_> {
         };
         let Some(found) = table.set_mut(handle) else { return refuse(Errno::ENOENT) };
         let inserted = match found.elements.insert(element.clone(), is_anonymous, now) {
-            Ok(()) if size > 0 && found.elements.len() > size as usize => {
-                found.elements.remove(&element.key, element.is_end);
-                refuse(Errno::ENFILE)
-            }
             Ok(()) => {
+                // One too many is there until the whole transaction is taken back.
+                let is_full = size > 0 && found.elements.len() > size as usize;
                 let notice = (!is_anonymous)
                     .then(|| Notice::element(msg::NEWSETELEM, &self.next.tables[at], handle, &element));
                 self.notices.extend(notice);
-                return Ok(());
+                return if is_full { refuse(Errno::ENFILE) } else { Ok(()) };
             }
             Err(Clash::Same(same)) if same.data == element.data && !excl => Ok(()),
             Err(Clash::Same(_)) => refuse(Errno::EEXIST),
+            Err(Clash::Needless) => Ok(()),
             Err(Clash::Refused(errno)) => refuse(errno),
         };
         if let Some(data) = &data {

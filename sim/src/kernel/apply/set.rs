@@ -78,7 +78,9 @@ impl Transaction<'_> {
         table.sets.insert(handle, made.into());
         let of_table = table.handle;
         self.set_ids.push((of_table, id, handle));
-        if !is_anonymous {
+        if is_anonymous {
+            self.nameless.push(of_table);
+        } else {
             self.notices.push(notice);
         }
         Ok(())

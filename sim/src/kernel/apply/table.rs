@@ -114,7 +114,9 @@ impl Transaction<'_> {
                 return unless_destroyed(message, msg::DESTROYTABLE, refused).map(|_: Option<()>| ());
             }
         };
-        if message.has(NLM_F_NONREC) && self.next.tables[at].uses() > 0 {
+        let table = &self.next.tables[at];
+        let is_used = table.uses() > 0 || self.nameless.contains(&table.handle);
+        if message.has(NLM_F_NONREC) && is_used {
             return refuse(Errno::EBUSY);
         }
         self.remove_table(at);

@@ -25,6 +25,9 @@ pub(in crate::kernel) struct Transaction<'a> {
     pub(super) missing: &'a [String],
     /// Sets that were made, by table and by the id they have in the batch.
     pub(super) set_ids: Vec<(u64, u32, Handle)>,
+    /// The table of each set without a name that was made: such a set counts as the table's until the transaction does, even when it
+    /// is gone before.
+    pub(super) nameless: Vec<u64>,
     /// Tables of which a base chain was changed or deleted.
     pub(super) pending: BTreeSet<u64>,
     /// Tables whose flags were changed.
@@ -50,6 +53,7 @@ impl<'a> Transaction<'a> {
             now,
             missing,
             set_ids: Vec::new(),
+            nameless: Vec::new(),
             pending: BTreeSet::new(),
             updated: BTreeSet::new(),
             declared: Vec::new(),

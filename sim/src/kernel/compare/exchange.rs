@@ -28,6 +28,10 @@ impl Peer {
         Ok(Self { socket: kernel.connect()? })
     }
 
+    pub(super) fn port(&self) -> u32 {
+        self.socket.port()
+    }
+
     /// Sends a batch, and returns a line for each answer.
     pub(super) fn ask(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
         self.socket.send(batch)?;

@@ -1,10 +1,11 @@
-//! Random batches: mostly ones that make sense for what is there, with every mistake that a program can make among them.
+//! Random batches: every other one makes sense for what is there, the rest has every mistake that a program can make.
 
 use rand::{RngExt as _, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::kernel::{
-    attributes::Writer,
-    message::{self, Frame},
+    attributes::{Attributes, Writer},
+    batch::{self, Caller},
+    message::{self, Frame, Message},
     ruleset::{Ruleset, Table},
     set::Set,
     uapi::{
@@ -19,15 +20,25 @@ use crate::kernel::{
 pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: Vec<String>,
+    /// It says something about intervals.
+    pub(super) is_about_intervals: bool,
 }
 
 /// A message of a batch.
+#[derive(Clone)]
 struct Part {
     kind: u8,
     flags: u16,
     family: u8,
     attributes: Writer,
     text: String,
+}
+
+impl Part {
+    fn is_about_intervals(&self) -> bool {
+        let is_of_elements = [msg::NEWSETELEM, msg::DELSETELEM, msg::DESTROYSETELEM].contains(&self.kind);
+        is_of_elements && Attributes::new(&self.attributes.0, 0).text(elem::LIST_SET) == Some(RANGES)
+    }
 }
 
 /// Makes batches.
@@ -37,6 +48,8 @@ pub(super) struct Generator {
     last_id: u32,
     /// Names that no kernel knows are tried too. One that loads modules looks for them, begins anew, and counts handles twice.
     tries_unknown: bool,
+    /// The port of the socket that the model is asked by.
+    port: u32,
 }
 
 /// What sets are declared as.
@@ -54,6 +67,8 @@ struct Shape {
 const PLAIN: Shape =
     Shape { name: "plain", flags: 0, key_len: 4, data: None, size: 0, fields: &[], counter: false };
 
+const RANGES: &str = "ranges";
+
 /// Integer, of nft's types.
 const INTEGER: u32 = 4;
 
@@ -69,7 +84,7 @@ static SHAPES: [Shape; 8] = [
         ..PLAIN
     },
     Shape { name: "values", flags: set::F_MAP, key_len: 4, data: Some((INTEGER, 8)), ..PLAIN },
-    Shape { name: "ranges", flags: set::F_INTERVAL, ..PLAIN },
+    Shape { name: RANGES, flags: set::F_INTERVAL, ..PLAIN },
     Shape {
         name: "fields",
         flags: set::F_INTERVAL | set::F_CONCAT,
@@ -102,8 +117,8 @@ const BASES: [(&str, &str, u32, i32); 7] = [
 ];
 
 impl Generator {
-    pub(super) fn new(seed: u64, tries_unknown: bool) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), last_id: 0, tries_unknown }
+    pub(super) fn new(seed: u64, tries_unknown: bool, port: u32) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), last_id: 0, tries_unknown, port }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -136,7 +151,11 @@ impl Generator {
             return finish(parts, true, None);
         }
         let most = if self.chance(10) { 30 } else { 5 };
-        for _ in 0..self.random.random_range(1..=most) {
+        let count = self.random.random_range(1..=most);
+        if self.chance(50) {
+            return finish(self.sound(ruleset, count), true, None);
+        }
+        for _ in 0..count {
             self.message(ruleset, &mut parts);
         }
         let generation = match self.random.random_range(0..100) {
@@ -149,6 +168,28 @@ impl Generator {
             generation.filter(|wanted| *wanted != ruleset.generation).map(|wanted| wanted | 0x4000_0000);
         let ends = !self.chance(2);
         finish(parts, ends, generation)
+    }
+
+    /// So many messages, or what is left of them when those are left out that the model refuses.
+    fn sound(&mut self, ruleset: &Ruleset, count: usize) -> Vec<Part> {
+        let (mut parts, mut after) = (Vec::new(), ruleset.clone());
+        for _ in 0..count {
+            let mut more: Vec<Part> = parts.clone();
+            self.message(&after, &mut more);
+            let mut tried = ruleset.clone();
+            if self.is_taken(&mut tried, &more) {
+                (parts, after) = (more, tried);
+            }
+        }
+        parts
+    }
+
+    /// Gives a batch to the model, and returns whether it counts.
+    fn is_taken(&self, ruleset: &mut Ruleset, parts: &[Part]) -> bool {
+        let request = finish(parts.to_vec(), true, None);
+        let Some((begin, rest)) = Message::first(&request.bytes) else { return false };
+        let caller = Caller { port: self.port, now: 0, missing: &[] };
+        batch::apply(ruleset, &begin, rest, caller, None).committed.is_some()
     }
 
     fn whole_table(&mut self, parts: &mut Vec<Part>) {
@@ -419,6 +460,11 @@ impl Generator {
     }
 
     fn range(&mut self, shape: &Shape, list: &mut Writer, text: &mut Vec<String>) {
+        if self.chance(4) {
+            // Before the first key of all nft writes an end.
+            write_element(list, &[0; 4], None, None, elem::F_INTERVAL_END);
+            text.push("the null end".to_owned());
+        }
         let first = self.key(shape);
         let mut after = first.clone();
         after[3] += self.random.random_range(1..4);
@@ -650,7 +696,8 @@ impl Generator {
         let shape = if is_verdicts {
             Shape { flags: set::F_MAP | set::F_ANONYMOUS | set::F_CONSTANT, ..SHAPES[7] }
         } else {
-            Shape { flags: set::F_ANONYMOUS | set::F_CONSTANT, ..PLAIN }
+            let intervals = if self.chance(30) { set::F_INTERVAL } else { 0 };
+            Shape { flags: set::F_ANONYMOUS | set::F_CONSTANT | intervals, ..PLAIN }
         };
         let shape = Shape { name: "__set%d", ..shape };
         if !self.chance(5) {
@@ -826,6 +873,7 @@ fn finish(parts: Vec<Part>, ends: bool, generation: Option<u32>) -> Request {
         message::raw(kind, NLM_F_REQUEST, sequence, 0, &payload.0)
     };
     let mut bytes = bound(BATCH_BEGIN, 0, generation);
+    let is_about_intervals = parts.iter().any(Part::is_about_intervals);
     let mut lines = Vec::new();
     let mut sequence = 0;
     for Part { kind, flags, family, attributes, text } in parts {
@@ -841,5 +889,5 @@ fn finish(parts: Vec<Part>, ends: bool, generation: Option<u32>) -> Request {
         lines.push("without an end".to_owned());
     }
     lines.extend(generation.map(|generation| format!("for generation {generation}")));
-    Request { bytes, lines }
+    Request { bytes, lines, is_about_intervals }
 }
