@@ -1,6 +1,8 @@
 //! Verification: by the command `contiv verify`, and periodically by the agent.
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
     process::{Command, Output},
     time::{Duration, Instant},
 };
@@ -11,6 +13,7 @@ use contiv_tests::{
     lab::{Lab, LabError, Result, isolated},
 };
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// Much more than needed, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -109,6 +112,102 @@ fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
             let clean = verify_offline(lab, &state, &[])?;
             assert_eq!(clean.code, Some(0), "after {damage}: {clean:?}");
         }
+        Ok(())
+    })
+}
+
+/// A folder with a program `nft` that changes what the real one prints by a script of sed.
+fn changed_nft(script: &str) -> Result<TempDir> {
+    let failed = |error: std::io::Error| LabError::Unexpected(error.to_string());
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let path = folder.path().join("nft");
+    let real = format!("PATH={}", std::env::var("PATH").unwrap_or_default());
+    fs::write(&path, format!("#!/bin/sh\n{real}\nnft \"$@\" | sed '{script}'\n")).map_err(failed)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    Ok(folder)
+}
+
+#[test]
+fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()> {
+    isolated("verify::nft_as_second_reader_agrees_and_planted_differences_are_named", |lab| {
+        let state = Manifests::new(lab)?;
+        state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
+        let sticky = ServiceManifest {
+            affinity: Some(600),
+            source_ranges: vec!["203.0.113.0/24".to_owned()],
+            external_local: true,
+            ..ServiceManifest::new(Service::new("db", 81, &[lab.pod1.host]))
+        };
+        state.put_manifest(&sticky)?;
+        Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
+        let remembered = format!(
+            "add element inet contiv affinity4 {{ 10.96.0.81 . tcp . 80 . 192.0.2.7 timeout 10m : {} . 8080 }}",
+            lab.pod1.host.v4
+        );
+        lab.node.exec(&["nft", &remembered])?;
+        let clean = verify_offline(lab, &state, &["--nft"])?;
+        assert_eq!(clean.code, Some(0), "{clean:?}");
+        assert!(
+            clean.out.contains("nft: ") && clean.out.contains(" compared, read alike by both\n"),
+            "{clean:?}"
+        );
+
+        // The kernel holds what contiv's own reader does not ask for.
+        lab.node.exec(&["nft", "add counter inet contiv planted"])?;
+        assert_eq!(verify_offline(lab, &state, &[])?.code, Some(0));
+        let run = verify_offline(lab, &state, &["--nft"])?;
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let line = run.out.lines().find(|line| line.contains("counter planted"));
+        assert!(line.is_some_and(|line| line.contains("only nft lists it")), "{run:?}");
+        assert!(run.out.contains(" compared, 1 read otherwise by nft\n"), "{run:?}");
+        lab.node.exec(&["nft", "delete counter inet contiv planted"])?;
+
+        // Both read the same, and one of them says otherwise.
+        let frontend = "10.96.0.80 . tcp . 80";
+        let planted: [(&str, &[&str]); 4] = [
+            (
+                r#"s/"10.96.0.80", "tcp", 80\]/"10.96.0.80", "tcp", 90]/"#,
+                &["map services4", frontend, "nft does not list it"],
+            ),
+            (r#"s/"prio": -100/"prio": -99/"#, &["chains", "nat-prerouting", "priority -99"]),
+            (r#"s/"rule": /"rule2": /2"#, &["chain ", " rules; nft: "]),
+            (
+                r#"s/"table": {[^}]*}/"table": {"family": "ip", "name": "filter"}/"#,
+                &["inet contiv", "nft does not"],
+            ),
+        ];
+        let (binary, folder) = (binary()?.to_string_lossy().into_owned(), state.folder());
+        for (script, words) in planted {
+            let changed = changed_nft(script)?;
+            let path = format!("PATH={}", changed.path().display());
+            let run = verify_behind(
+                lab,
+                &["env", &path],
+                &["--node-name", lab.node.host.name, "-f", &folder, "--nft"],
+            )?;
+            assert_eq!(run.code, Some(1), "{script}: {run:?}");
+            let is_named = |line: &str| words.iter().all(|word| line.contains(word));
+            assert!(run.out.lines().any(is_named), "{script}: {words:?} is not in\n{}", run.out);
+        }
+
+        // Without nft, all else is told.
+        let empty = tempfile::tempdir().map_err(|error| LabError::Unexpected(error.to_string()))?;
+        let path = format!("PATH={}", empty.path().display());
+        let run = verify_behind(
+            lab,
+            &["env", &path],
+            &["--node-name", lab.node.host.name, "-f", &folder, "--nft"],
+        )?;
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.out.starts_with("nftables: ") && run.err.contains("is it installed?"), "{run:?}");
+
+        // The support bundle compares too.
+        let bundle = empty.path().join("bundle.tar.gz").to_string_lossy().into_owned();
+        lab.node.exec(&[&binary, "support-bundle", "--agent", "http://127.0.0.1:1", "-O", &bundle])?;
+        let part = ["tar", "-xzOf", &bundle, "contiv-support/kernel/verify-nft.json"];
+        let told: Value = serde_json::from_str(&lab.node.exec(&part)?)
+            .map_err(|error| LabError::Unexpected(error.to_string()))?;
+        assert!(told["checked"].as_u64() > Some(100) && told["drift"] == serde_json::json!([]), "{told:#}");
         Ok(())
     })
 }

@@ -14,8 +14,7 @@ use contiv_renderer::{
     route::{RouteOptions, RouteVerifier},
 };
 
-use super::command;
-use crate::cli::version;
+use crate::cli::{nft, program, version};
 
 /// Kernel settings that affect packets of services.
 const SETTINGS: [&str; 13] = [
@@ -84,7 +83,7 @@ pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
     for family in ["-4", "-6"] {
         for what in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
             let arguments = [&[family, "-details"], what].concat();
-            let output = command::run("ip", &arguments);
+            let output = program::run("ip", &arguments);
             // Writing to text does not fail.
             let _ = write!(text, "\n# ip {}\n{}", arguments.join(" "), output.text);
             problems.extend(output.problem);
@@ -101,6 +100,11 @@ pub(super) fn verify_table(snapshot: &Snapshot) -> anyhow::Result<String> {
 /// The differences of our routes at this moment.
 pub(super) fn verify_routes(options: RouteOptions, snapshot: &Snapshot) -> anyhow::Result<String> {
     verified(RouteVerifier::new(options), snapshot)
+}
+
+/// The differences between the table as contiv reads it and as `nft` lists it, at this moment.
+pub(super) fn verify_nft() -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&nft::compare_once()?)?)
 }
 
 fn verified(mut verifier: impl Verifier, snapshot: &Snapshot) -> anyhow::Result<String> {

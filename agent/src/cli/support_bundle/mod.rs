@@ -1,7 +1,6 @@
 //! `contiv support-bundle`
 
 mod archive;
-mod command;
 mod kernel;
 
 use std::{
@@ -15,13 +14,13 @@ use contiv_model::Snapshot;
 use jiff::Timestamp;
 
 use self::archive::Archive;
-use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client};
+use super::{Outcome, Terminal, agent_argument::AgentArgument, http_client, program};
 use crate::config::{Config, ConfigError, ConfigFlags, RendererName, Settings as _, file};
 
 /// Collect information for finding a problem into one archive
 ///
 /// The configuration (which names the files of passwords and keys, but contains none), the agent's state, history and metrics,
-/// its journal, the kernel's table and routes, and versions. Parts that cannot be collected or are cut are listed in missing.txt. It
+/// its journal, the kernel's table (also as nft reads it) and routes, and versions. Parts that cannot be collected or are cut are listed in missing.txt. It
 /// contains the names and addresses of services and nodes. Exit codes: 0 it is written; 1 it cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
@@ -82,10 +81,11 @@ impl SupportBundle {
         }
         let config = configuration(config, || Config::load(None, &ConfigFlags::default()), archive)?;
         archive.add("kernel/table.txt", kernel::table())?;
+        archive.add("kernel/verify-nft.json", kernel::verify_nft())?;
         let options = config.as_ref().map(Config::routes).unwrap_or_default();
         let (routes, problems) = kernel::routes(options);
         archive.add_partial("kernel/routes.txt", &routes, &problems)?;
-        let journal = command::journal("contiv-agent");
+        let journal = program::journal("contiv-agent");
         archive.add_partial("journal/contiv-agent.txt", &journal.text, journal.problem.as_slice())?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")

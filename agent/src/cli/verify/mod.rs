@@ -14,6 +14,7 @@ use super::{
     Outcome, Terminal,
     color::TextStyle,
     listing::{Item, Listing, Output},
+    nft,
     progress::Progress,
     table::Cell,
     table_options::TableOptions,
@@ -27,7 +28,8 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 /// Compare the kernel with the desired state, and list every missing, foreign or different element
 ///
 /// Asks the agent for its services, reads the whole table (and the routes, if the agent programs any) back from the kernel of
-/// this machine, and changes nothing. Needs root. Exit codes: 0 equal; 1 different, or unknown; 2 wrong usage.
+/// this machine, and changes nothing. Needs root; --nft needs the program nft. Exit codes: 0 equal; 1 different, or unknown; 2 wrong
+/// usage.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
     /// In which form; wide cuts nothing, name is the services that something is wrong with
@@ -37,12 +39,16 @@ pub(super) struct Verify {
     #[command(flatten)]
     table: TableOptions,
 
+    /// Read the table a second time by the program nft, and list where contiv's own reader and nft differ
+    #[arg(long)]
+    nft: bool,
+
     #[command(flatten)]
     target: VerifyTarget,
 }
 
 /// The result for one dataplane.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct DataplaneReport {
     renderer: &'static str,
     /// How many things were compared.
@@ -55,10 +61,24 @@ impl Verify {
         let (source, is_good) = self.target.open(terminal)?;
         let Some(mut source) = source else { return Ok(Outcome::SomeBad) };
         let mut all = Vec::new();
-        for renderer in source.renderers()? {
-            all.extend(verify(renderer, &mut source)?);
+        let renderers = source.renderers()?;
+        for renderer in &renderers {
+            all.extend(verify(*renderer, &mut source)?);
+        }
+        let has_table = renderers.contains(&RendererName::NFTABLES);
+        if self.nft && !has_table {
+            writeln!(
+                terminal.err,
+                "--nft: the renderer nftables does not run, so there is no table to compare"
+            )?;
+        }
+        let second = (self.nft && has_table).then(compare_with_nft).transpose();
+        if let Ok(report) = &second {
+            all.extend(report.clone());
         }
         self.print(&all, terminal)?;
+        // What was found without nft is shown all the same.
+        second?;
         Ok(Outcome::good_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
     }
 
@@ -78,24 +98,48 @@ impl Verify {
         }
         let header = ["WHAT", "SERVICE", "WHERE", "ELEMENT", "DETAIL"].to_vec();
         let items: Vec<Item> = all.iter().flat_map(|verified| &verified.drift).map(item).collect();
-        let is_good = items.is_empty();
         let listing = Listing { header: (header, Vec::new()), items };
         write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
         for DataplaneReport { renderer, checked, drift } in all {
+            let (equal, different) = match *renderer {
+                nft::NAME => ("read alike by both", "read otherwise by nft"),
+                _ => ("all as it must be", "not as they must be"),
+            };
             match drift.len() {
-                0 => writeln!(terminal.out, "{renderer}: {checked} compared, all as it must be")?,
-                count => {
-                    writeln!(terminal.out, "{renderer}: {checked} compared, {count} not as they must be")?;
-                }
+                0 => writeln!(terminal.out, "{renderer}: {checked} compared, {equal}")?,
+                count => writeln!(terminal.out, "{renderer}: {checked} compared, {count} {different}")?,
             }
         }
-        if !is_good {
+        let (of_nft, of_dataplanes): (Vec<_>, Vec<_>) = all
+            .iter()
+            .filter(|report| !report.drift.is_empty())
+            .partition(|report| report.renderer == nft::NAME);
+        if !of_dataplanes.is_empty() {
             writeln!(
                 terminal.err,
                 "Something else changed it, or the agent could not: its /renderers says. `contiv resync` makes it right."
             )?;
         }
+        if !of_nft.is_empty() {
+            writeln!(
+                terminal.err,
+                "contiv and nft read the same table otherwise: it holds an object that contiv does not know, or one of them \
+                 is mistaken. Remove such an object, else report it with the archive of `contiv support-bundle`."
+            )?;
+        }
         Ok(())
+    }
+}
+
+/// Compares what contiv reads with what nft lists, likewise until it is confirmed.
+fn compare_with_nft() -> anyhow::Result<DataplaneReport> {
+    let mut confirmation = Confirmation::default();
+    loop {
+        let found = nft::compare_once()?;
+        if let Some(drift) = confirmation.take(found.drift) {
+            return Ok(DataplaneReport { renderer: nft::NAME, checked: found.checked, drift });
+        }
+        thread::sleep(COMPARISON_INTERVAL);
     }
 }
 

@@ -135,6 +135,11 @@ impl Rules {
         self.rules.values().map(Vec::len).sum()
     }
 
+    /// The number of rules of a chain.
+    pub(in crate::nftables) fn count(&self, chain: &str) -> usize {
+        self.rules.get(chain).map_or(0, Vec::len)
+    }
+
     fn is_same_rule(&self, wanted: &[u8], found: &[u8]) -> bool {
         let (mut wanted, mut found) = (Attributes(wanted).iter(), Attributes(found).iter());
         loop {

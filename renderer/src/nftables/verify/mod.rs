@@ -14,7 +14,11 @@ mod datum;
 mod reader;
 mod wanted;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use contiv_model::Snapshot;
 
@@ -25,13 +29,14 @@ use self::{
 use super::{
     inspect,
     layout::{DemandChain, TABLE},
-    netlink::{NetlinkError, Socket},
+    netlink::{NetlinkError, Socket, constants},
     read::ExistingTable,
 };
 use crate::{
     RenderError,
     kernel::Kernel,
     linux::Linux,
+    table_listing::{ListedChain, TableListing},
     verify::{Deviation, Drift, Verification, Verifier},
 };
 
@@ -75,6 +80,32 @@ impl TableVerifier {
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
         let table = self.read(0).map_err(|error| error.with_advice("read the table"))?;
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
+    }
+
+    /// What the kernel's table holds. None if there is no table.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn listing(&mut self) -> Result<Option<TableListing>, RenderError> {
+        self.try_listing().map_err(|error| error.with_advice("read the table"))
+    }
+
+    fn try_listing(&mut self) -> Result<Option<TableListing>, NetlinkError> {
+        let Some(table) = self.read(0)? else { return Ok(None) };
+        let rules = inspect::rules::read(self.socket()?)?;
+        let chain = |(name, hook): (String, String)| {
+            let rules = rules.count(&name);
+            (name, ListedChain { hook, rules })
+        };
+        let set = |(name, set): (String, KernelSet)| {
+            let kind = if set.declaration[0] & constants::set::FLAG_MAP == 0 { "set" } else { "map" };
+            (format!("{kind} {name}"), lines(set).into_iter().collect())
+        };
+        Ok(Some(TableListing {
+            chains: table.chains.into_iter().map(chain).collect(),
+            sets: table.sets.into_iter().map(set).collect(),
+            others: BTreeSet::new(),
+        }))
     }
 
     fn socket(&mut self) -> Result<&mut Socket, NetlinkError> {

@@ -11,7 +11,7 @@ use std::{
 /// How many lines of a journal are included: weeks, for a quiet agent.
 const JOURNAL_LINES: &str = "20000";
 
-/// The limits of a program; on a machine that is in trouble it may never end.
+/// The limits of most programs; on a machine that is in trouble one may never end.
 const LIMITS: Limits = Limits { time: Duration::from_secs(20), bytes: 64 << 20 };
 
 /// The largest part of a program's error output that is shown.
@@ -20,10 +20,11 @@ const MAX_ERROR_BYTES: u64 = 4096;
 /// The interval of checks whether a program that has closed its output has ended.
 const EXIT_POLL: Duration = Duration::from_millis(10);
 
+/// The limits of a program: how long it may run, and how much it may print.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
-    time: Duration,
-    bytes: usize,
+pub(super) struct Limits {
+    pub(super) time: Duration,
+    pub(super) bytes: usize,
 }
 
 /// The output of a program.
@@ -34,7 +35,7 @@ pub(super) struct CommandOutput {
     pub(super) problem: Option<String>,
 }
 
-/// Runs a program. It is killed if it takes too long or prints too much; its output until then is returned.
+/// Runs a program of the system. It is killed if it takes too long or prints too much; its output until then is returned.
 pub(super) fn run(program: &str, arguments: &[&str]) -> CommandOutput {
     run_within(LIMITS, program, arguments)
 }
@@ -45,7 +46,8 @@ pub(super) fn journal(unit: &str) -> CommandOutput {
     run("journalctl", &[&["--unit", unit, "--lines", JOURNAL_LINES], &form[..]].concat())
 }
 
-fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> CommandOutput {
+/// The same, with limits of the caller's choice.
+pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let named = |problem: String| Some(format!("{program} {}: {problem}", arguments.join(" ")));
