@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{controller::ControllerConfig, list},
-    controllers::{Observer, Reports, Wiring, register},
+    controllers::{Observer, Reload, Reports, Wiring, register},
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,
@@ -52,10 +52,11 @@ async fn run_until_stopped(
     if config.export_queue_metrics {
         manager = manager.with_metrics(&metrics.export_queues());
     }
-    let mut reports = Reports::new();
+    let (mut reports, mut reloads) = (Reports::new(), Vec::new());
     for name in &config.enable {
         let register = register(*name);
-        let mut wiring = Wiring { config, metrics: metrics.prefixed(), reports: &mut reports };
+        let mut wiring =
+            Wiring { config, metrics: metrics.prefixed(), reloads: &mut reloads, reports: &mut reports };
         register(&mut manager, &mut wiring).with_context(|| format!("controller {name}"))?;
     }
     manager.validate_dependencies()?;
@@ -79,7 +80,7 @@ async fn run_until_stopped(
             Ok(()) => Err(anyhow!("the controllers have ended without being asked to; this is a bug")),
             Err(error) => Err(error).context("the manager of the controllers has failed"),
         },
-        () = stop_requested(&mut signals) => {
+        () = stop_requested(&mut signals, reloads) => {
             drop(followed);
             if let Some(service_manager) = &service_manager {
                 service_manager.stopping();
@@ -97,10 +98,15 @@ async fn run_until_stopped(
 }
 
 /// Returns on SIGTERM or SIGINT.
-async fn stop_requested(signals: &mut Signals) {
+async fn stop_requested(signals: &mut Signals, mut reloads: Vec<Reload>) {
     while signals.next().await == SignalRequest::Reload {
-        warn!(
-            "nothing is read again on SIGHUP; restart to have new settings, and another instance takes over meanwhile"
-        );
+        if reloads.is_empty() {
+            warn!(
+                "nothing is read again on SIGHUP; restart to have new settings, and another instance takes over meanwhile"
+            );
+        }
+        for reload in &mut reloads {
+            reload();
+        }
     }
 }

@@ -14,4 +14,4 @@ pub use leadership::Leadership;
 pub(crate) use leadership::Observer;
 pub use registry::Register;
 pub(crate) use registry::register;
-pub use wiring::{Report, ReportFn, Reports, Wiring};
+pub use wiring::{Reload, Report, ReportFn, Reports, Wiring};

@@ -14,6 +14,8 @@ pub struct Wiring<'a> {
     pub config: &'a ControllerConfig,
     /// For its own metrics, whose names get the prefix `contiv_`. The manager registers those of its work queue.
     pub metrics: &'a mut Registry,
+    /// What is done on SIGHUP: each controller whose settings can change while it runs adds a function.
+    pub reloads: &'a mut Vec<Reload>,
     /// The content of `/status` and `/readiness`: add one report under its name.
     pub reports: &'a mut Reports,
 }
@@ -26,6 +28,9 @@ impl fmt::Debug for Wiring<'_> {
 
 /// The report of each controller, by its name.
 pub type Reports = BTreeMap<ControllerName, ReportFn>;
+
+/// Reads settings again, and logs what follows.
+pub type Reload = Box<dyn FnMut() + Send>;
 
 /// Returns the current report of a controller.
 pub type ReportFn = Arc<dyn Fn() -> Report + Send + Sync>;

@@ -58,6 +58,8 @@ pub struct Aggregator {
     pub suffix_tag: String,
     /// Only instances with this tag are used; empty for all.
     pub tag: String,
+    /// A service with an instance that has this tag is left out: it comes from Kubernetes (consul-k8s' `ConsulK8STag`). Empty for none.
+    pub exclude_tag: String,
     /// The port for clients, for services without one; none for the ports of the instances.
     pub service_port: Option<u16>,
     /// The application protocol of main ports, for services without one.
@@ -66,7 +68,7 @@ pub struct Aggregator {
 
 impl Aggregator {
     /// The micro services of a source service, by their names in the store. A source without instances yields its own name,
-    /// without endpoints; one whose instances are all filtered out yields nothing.
+    /// without endpoints; one whose instances are all filtered out, or that is excluded, yields nothing.
     ///
     /// # Errors
     /// When a name is invalid for a stored service.
@@ -75,6 +77,10 @@ impl Aggregator {
         source: &str,
         service: &SourceService,
     ) -> Result<BTreeMap<String, MicroService>, String> {
+        let is_excluded = |instance: &Instance| instance.tags.contains(&self.exclude_tag);
+        if !self.exclude_tag.is_empty() && service.instances.iter().any(is_excluded) {
+            return Ok(BTreeMap::new());
+        }
         let selected: Vec<&Instance> =
             service.instances.iter().filter(|instance| self.selects(instance)).collect();
         if selected.is_empty() && !service.instances.is_empty() {

@@ -46,6 +46,9 @@ pub struct ConnectorConfig {
     /// Where cluster addresses come from, at most one range per family.
     #[serde(default)]
     pub cluster_ip_ranges: Vec<IpNetwork>,
+    /// How often everything is compared again, without a change.
+    #[serde(default = "default_sync_period", deserialize_with = "period")]
+    pub sync_period: Duration,
     /// Where services come from. Of two that have a name, the first has it.
     pub registries: Vec<RegistryConfig>,
 }
@@ -71,6 +74,9 @@ pub struct RegistryConfig {
     /// Only instances with this tag count.
     #[serde(default)]
     pub tag: String,
+    /// Services with this tag are left out: they come from Kubernetes. Empty: none.
+    #[serde(default = "default_exclude_tag")]
+    pub exclude_tag: String,
     /// What clients connect to, for services that do not say.
     pub service_port: Option<u16>,
     /// What is spoken on main ports, for services that do not say.
@@ -124,10 +130,22 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
+/// The tag that consul-k8s gives to services that it syncs from Kubernetes.
+fn default_exclude_tag() -> String {
+    "k8s".to_owned()
+}
+
+const fn default_sync_period() -> Duration {
+    Duration::from_secs(600)
+}
+
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    period(deserializer).map(Some)
+}
+
+fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text)
-        .map(Some)
         .map_err(|error| D::Error::custom(format!("{text:?} is no time: {error}; write one as in 30s or 5m")))
 }
 
@@ -140,6 +158,7 @@ impl ConnectorConfig {
         Parts {
             target,
             wait_for_namespace: self.wait_for_namespace,
+            sync_period: self.sync_period,
             registries: registries.collect(),
             metrics,
         }
@@ -154,6 +173,7 @@ impl RegistryConfig {
             prefix_tag: self.prefix_tag.clone(),
             suffix_tag: self.suffix_tag.clone(),
             tag: self.tag.clone(),
+            exclude_tag: self.exclude_tag.clone(),
             service_port: self.service_port,
             app_protocol: self.app_protocol,
         }
@@ -161,7 +181,7 @@ impl RegistryConfig {
 
     fn registry(&self) -> NamedRegistry {
         let registry: Arc<dyn Registry> = match (&self.consul, &self.dns) {
-            (Some(consul), _) => Arc::new(Consul::new(consul.options(&self.tag))),
+            (Some(consul), _) => Arc::new(Consul::new(consul.options(&self.tag, &self.exclude_tag))),
             #[cfg(feature = "dns")]
             (None, Some(DnsConfig { servers, services })) => {
                 let (services, servers) = (services.clone(), servers.clone());
@@ -177,7 +197,7 @@ impl RegistryConfig {
 }
 
 impl ConsulConfig {
-    fn options(&self, tag: &str) -> ConsulOptions {
+    fn options(&self, tag: &str, exclude_tag: &str) -> ConsulOptions {
         let default = ConsulOptions::new(&self.url);
         ConsulOptions {
             token_file: self.token_file.clone(),
@@ -187,6 +207,7 @@ impl ConsulConfig {
             },
             datacenter: self.datacenter.clone(),
             tag: tag.to_owned(),
+            exclude_tag: exclude_tag.to_owned(),
             passing_only: self.passing_only.unwrap_or(default.passing_only),
             wait: self.wait.unwrap_or(default.wait),
             connections: self.connections.unwrap_or(default.connections),

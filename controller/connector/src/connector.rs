@@ -32,6 +32,8 @@ pub struct Parts {
     pub target: Target,
     /// Whether to wait until the store has the namespace.
     pub wait_for_namespace: bool,
+    /// How often everything is compared again, without a change (flomesh's `SyncPeriod`).
+    pub sync_period: Duration,
     /// The registries with their settings, in the order in which they get a name that several want.
     pub registries: Vec<(NamedRegistry, Aggregator)>,
     /// The connector's metrics.
@@ -57,8 +59,8 @@ pub fn with_sink(
     sink: &Sink,
     requests: tokio::sync::mpsc::Receiver<()>,
 ) -> Result<Controller<Namespace>, BoxError> {
-    let Parts { target, wait_for_namespace, registries, metrics } = parts;
-    let namespace: Key = contiv_proto::Key::new(Kind::Namespace, "", &*target.namespace)?.to_path().into();
+    let Parts { target, wait_for_namespace, sync_period, registries, metrics } = parts;
+    sink.set_sync_namespace(&target.namespace)?;
     let (services, endpoints) = (stored::services(), stored::endpoints());
     let sync = Arc::new(StoreSync {
         sink: sink.clone(),
@@ -66,7 +68,8 @@ pub fn with_sink(
             .iter()
             .map(|(registry, aggregator)| (registry.name.clone(), aggregator.clone()))
             .collect(),
-        target,
+        cluster_ip_ranges: target.cluster_ip_ranges,
+        period: sync_period,
         services: services.clone(),
         endpoints: endpoints.clone(),
         metrics: metrics.clone(),
@@ -79,14 +82,14 @@ pub fn with_sink(
             (registry, publisher)
         })
         .collect();
-    let built = Controller::for_type(&namespace_type(&namespace))
+    let built = Controller::for_type(&namespaces())
         .named("connector")
-        // Every event causes a sync of everything, under the key of its namespace.
-        .with_watch(&services, to(&namespace))
-        .with_watch(&endpoints, to(&namespace))
+        // Every event causes a sync of everything, under the key of the namespace at that time.
+        .with_watch(&services, to(sink))
+        .with_watch(&endpoints, to(sink))
         .with_custom_watch(requests, {
-            let namespace = Arc::clone(&namespace);
-            move |_, ()| Ok::<_, BoxError>(vec![Arc::clone(&namespace)])
+            let sink = sink.clone();
+            move |_, ()| Ok::<_, BoxError>(vec![key_of(&sink)])
         })
         .with_debounce(DEBOUNCE)
         .with_warm_standby()
@@ -109,9 +112,9 @@ pub fn with_sink(
             }
         })
         .with_reconciler(move |context: Context<Namespace>, key: Key| {
-            let (sync, namespace) = (Arc::clone(&sync), Arc::clone(&namespace));
+            let (sync, namespace) = (Arc::clone(&sync), key_of(&sync.sink));
             async move {
-                // The prefix of a namespace's key is also that of longer names.
+                // Another namespace, or the one before it was changed.
                 if key != namespace {
                     return Ok(Outcome::Done);
                 }
@@ -126,11 +129,17 @@ pub fn with_sink(
     built.map_err(|error: BuildError| error.into())
 }
 
-fn namespace_type(key: &Key) -> ResourceType<Namespace> {
-    ResourceType::new("namespace", key, |entry| contiv_proto::value::decode::<Namespace>(&entry.value))
+fn namespaces() -> ResourceType<Namespace> {
+    let prefix = contiv_proto::Key::prefix(Kind::Namespace);
+    ResourceType::new("namespace", &prefix, |entry| contiv_proto::value::decode::<Namespace>(&entry.value))
 }
 
-fn to<T: Send + Sync + 'static>(key: &Key) -> Mapper<T> {
-    let key = Arc::clone(key);
-    Mapper::of(move |_| vec![Arc::clone(&key)])
+/// The full key of the namespace of the stored services, which is that of their syncs.
+fn key_of(sink: &Sink) -> Key {
+    [&contiv_proto::Key::prefix(Kind::Namespace), &*sink.sync_namespace()].concat().into()
+}
+
+fn to<T: Send + Sync + 'static>(sink: &Sink) -> Mapper<T> {
+    let sink = sink.clone();
+    Mapper::of(move |_| vec![key_of(&sink)])
 }

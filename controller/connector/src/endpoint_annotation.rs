@@ -30,10 +30,17 @@ pub fn address(name: &str) -> Option<IpAddr> {
     u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits).map(IpAddr::V6)
 }
 
-/// The value: the ports, as JSON.
+/// The value: the ports as Go prints a list, `[80 8080]`.
 pub fn value(ports: &BTreeSet<u16>) -> String {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-    format!("[{}]", ports.join(","))
+    format!("[{}]", ports.join(" "))
+}
+
+/// The ports of a value; none if it is no such list. Earlier versions wrote commas.
+pub fn ports(value: &str) -> Option<BTreeSet<u16>> {
+    let list = value.strip_prefix('[')?.strip_suffix(']')?;
+    let numbers = list.split([' ', ',']).filter(|number| !number.is_empty());
+    numbers.map(|number| number.parse().ok().filter(|port| *port > 0)).collect()
 }
 
 #[cfg(test)]
@@ -46,7 +53,18 @@ mod tests {
     fn ipv4_address_is_decimal_number_as_in_flomesh() {
         let name = name("10.0.0.1".parse().unwrap());
         assert_eq!(name, "flomesh.io/cloud-endpoint-addr-167772161");
-        assert_eq!(value(&BTreeSet::from([80, 8080])), "[80,8080]");
+        assert_eq!(value(&BTreeSet::from([80, 8080])), "[80 8080]");
+    }
+
+    #[test]
+    fn ports_are_read_back_also_from_earlier_versions() {
+        for both in ["[80 8080]", "[80,8080]"] {
+            assert_eq!(ports(both), Some(BTreeSet::from([80, 8080])), "{both}");
+        }
+        assert_eq!(ports("[]"), Some(BTreeSet::new()));
+        for wrong in ["", "80", "[80", "[x]", "[0]", "[70000]", "[80;81]"] {
+            assert_eq!(ports(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

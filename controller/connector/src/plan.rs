@@ -7,6 +7,7 @@
 //!   that are have answered.
 //! - A source service without a single instance keeps its stored services, with their addresses and ports and nothing
 //!   behind them: clients are refused at once instead of going elsewhere.
+//! - Endpoints that are gone while nothing is known of their source come back from the annotations of their service.
 //! - A service keeps the cluster addresses that it was given, whatever is written into it. Of two that were given one address
 //!   the older one keeps it. One that a foreign service has too is kept, since clients use it, and is a [`Problem`].
 //! - A service whose objects are too large for the store is not written, is a [`Problem`], and holds up no other.
@@ -126,6 +127,7 @@ impl Planning<'_> {
         if wanted.is_unknown(registry, source) {
             // Another registry may get the name once it is known that this one no longer has it.
             wanted.services.remove(id);
+            self.restore_endpoints(id, stored);
             return self.count_stored(registry, id);
         }
         if let Some((registry, micro_service)) = wanted.services.remove(id) {
@@ -174,6 +176,14 @@ impl Planning<'_> {
         let service = build::service(id, registry, micro_service, &addresses);
         self.write(id, service, build::endpoints(id, registry, micro_service), registry)?;
         Ok(conflicts)
+    }
+
+    /// Endpoints that somebody deleted while their registry cannot be asked come back from the annotations of their service.
+    fn restore_endpoints(&mut self, id: &Id, stored: &Service) {
+        let is_there = self.stored.endpoints.contains_key(id) || self.stored.foreign_endpoints.contains(id);
+        if let Some(endpoints) = build::annotated_endpoints(id, stored).filter(|_| !is_there) {
+            self.creates.push(Change::Create(endpoints.into()));
+        }
     }
 
     fn new_service(&mut self, id: &Id, registry: &str, micro_service: &MicroService) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Validation of values that have the right form.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
 
 use contiv_store::url::without_password;
 
@@ -9,6 +9,9 @@ use crate::{cluster_address::check_range, name};
 
 /// The maximum that Consul lets a query wait.
 const MAX_WAIT: Duration = Duration::from_secs(600);
+
+/// The least is flomesh's quiet period: more often nothing is synced.
+const SYNC_PERIODS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 impl ConnectorConfig {
     /// The problems, a line each, beginning with the key.
@@ -23,6 +26,9 @@ impl ConnectorConfig {
                 problems
                     .push(format!("{key}: {range} is the second of its family; name at most one of each"));
             }
+        }
+        if !SYNC_PERIODS.contains(&self.sync_period) {
+            problems.push("sync-period: it is from 1s to 1day".to_owned());
         }
         if self.registries.is_empty() {
             problems.push("registries: there is none; name at least one".to_owned());

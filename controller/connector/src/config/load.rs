@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn errors_of_validation_are_reported_together() {
         let wrong = problems(
-            "namespace = \"a/b\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
+            "namespace = \"a/b\"\nsync-period = \"100ms\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
              [[registries]]\nname = \"A\"\nfile = \"/f\"\nservice-port = 0\n\
              [[registries]]\nname = \"A\"\n\
              [[registries]]\nname = \"b\"\nprefix = \"x_\"\nfile = \"/f\"\nconsul = { url = \"consul\", cert-file = \"/c\", wait = \"1h\", connections = 0 }\n\
@@ -116,6 +116,7 @@ mod tests {
         );
         for wanted in [
             "namespace: ",
+            "sync-period: ",
             "cluster-ip-ranges[1]: ",
             "cluster-ip-ranges[2]: ",
             "registries[0].name: ",

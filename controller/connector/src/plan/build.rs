@@ -17,7 +17,7 @@ use contiv_proto::message::{
 };
 
 use crate::{
-    aggregator::{MicroService, ServicePort as Port},
+    aggregator::{MicroService, ServicePort as Port, TargetPorts},
     catalog::{AppProtocol, Protocol},
     endpoint_annotation,
     stored::{CLUSTER_IPS_ANNOTATION, Id, REGISTRY_LABEL},
@@ -112,6 +112,47 @@ pub(super) fn endpoints(id: &Id, registry: &str, micro_service: &MicroService) -
         endpoint_subsets: subsets.collect(),
         labels: labels(registry, (CLOUD_SERVICE, &id.1)),
     }
+}
+
+/// The endpoints that the annotations of a stored service name (flomesh's `UpsertEndpoints`); none without such an annotation, or
+/// if they do not fit its ports.
+pub(super) fn annotated_endpoints(id: &Id, service: &Service) -> Option<Endpoints> {
+    let ports: BTreeMap<Port, AppProtocol> = service.port.iter().filter_map(stored_port).collect();
+    let mut micro_service = MicroService { ports, ..MicroService::default() };
+    for (name, value) in &service.annotations {
+        let Some(address) = endpoint_annotation::address(name) else { continue };
+        for target_ports in target_ports(&micro_service, &endpoint_annotation::ports(value)?) {
+            micro_service.endpoints.entry(target_ports).or_default().insert(address, true);
+        }
+    }
+    let is_any = !micro_service.endpoints.is_empty();
+    is_any.then(|| endpoints(id, registry(&service.labels), &micro_service))
+}
+
+/// The ports of a service that lead to ports of an instance, one by one: the only port to all of them, several to those of their own
+/// number.
+fn target_ports(micro_service: &MicroService, of_instance: &BTreeSet<u16>) -> Vec<TargetPorts> {
+    let ports: Vec<&Port> = micro_service.ports.keys().collect();
+    let leads_to = |target: &u16| match ports[..] {
+        [only] => Some((*only, *target)),
+        _ => ports.iter().find(|(_, number)| number == target).map(|port| (**port, *target)),
+    };
+    of_instance.iter().filter_map(leads_to).map(|port| TargetPorts::from([port])).collect()
+}
+
+/// The reverse of [`service_port`].
+fn stored_port(port: &ServicePort) -> Option<(Port, AppProtocol)> {
+    let protocol = match port.protocol.as_str() {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    };
+    let speaks = match port.app_protocol.as_str() {
+        "http" => AppProtocol::Http,
+        "grpc" => AppProtocol::Grpc,
+        _ => AppProtocol::Other,
+    };
+    Some(((protocol, u16::try_from(port.port).ok()?), speaks))
 }
 
 fn labels(registry: &str, (name, value): (&str, &str)) -> Labels {

@@ -68,7 +68,9 @@ impl Consul {
             let names = decode(answer, answer::services).await;
             let names = names.map_err(|reason| query.error(options, reason))?;
             let is_taken = |(name, tags): &(String, Vec<String>)| {
-                name != ITSELF && (options.tag.is_empty() || tags.contains(&options.tag))
+                name != ITSELF
+                    && (options.tag.is_empty() || tags.contains(&options.tag))
+                    && (options.exclude_tag.is_empty() || !tags.contains(&options.exclude_tag))
             };
             let catalog: Catalog = names.into_iter().filter(is_taken).map(|(name, _)| (name, None)).collect();
             handles.retain(|name, watch| {

@@ -2,16 +2,21 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use contiv_proto::{Key, KeyError, Kind};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, SourceService};
 
-/// The last content of every registry. Cheap to clone; clones share it.
+/// The namespace of flomesh for an empty name.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The last content of every registry, and the namespace of the stored services. Cheap to clone; clones share it.
 ///
 /// Each change requests a sync. Several requests are merged, and none is lost: the request is a single slot.
 #[derive(Debug, Clone)]
 pub struct Sink {
     catalogs: watch::Sender<BTreeMap<String, Catalog>>,
+    namespace: watch::Sender<Arc<str>>,
     trigger: mpsc::Sender<()>,
 }
 
@@ -19,7 +24,39 @@ impl Sink {
     /// An empty sink, and its requests for a sync.
     pub fn new() -> (Self, mpsc::Receiver<()>) {
         let (trigger, requests) = mpsc::channel(1);
-        (Self { catalogs: watch::Sender::default(), trigger }, requests)
+        let namespace = watch::Sender::new(DEFAULT_NAMESPACE.into());
+        (Self { catalogs: watch::Sender::default(), namespace, trigger }, requests)
+    }
+
+    /// Sets the namespace of the stored services, also while they are synced (flomesh's `SetSyncCloudNamespace`). Services in the
+    /// namespace before move to the new one. An empty name is `default`.
+    ///
+    /// # Errors
+    /// When it is not the name of a namespace.
+    pub fn set_sync_namespace(&self, namespace: &str) -> Result<(), KeyError> {
+        let namespace = if namespace.is_empty() { DEFAULT_NAMESPACE } else { namespace };
+        Key::new(Kind::Namespace, "", namespace)?;
+        let is_changed = self.namespace.send_if_modified(|before| {
+            let is_changed = **before != *namespace;
+            if is_changed {
+                *before = namespace.into();
+            }
+            is_changed
+        });
+        if is_changed {
+            self.request_sync();
+        }
+        Ok(())
+    }
+
+    /// Whether services are stored in this namespace (flomesh's `IsSyncCloudNamespace`).
+    pub fn is_sync_namespace(&self, namespace: &str) -> bool {
+        **self.namespace.borrow() == *namespace
+    }
+
+    /// The namespace of the stored services.
+    pub fn sync_namespace(&self) -> Arc<str> {
+        Arc::clone(&self.namespace.borrow())
     }
 
     /// Sets the complete content of a registry (flomesh's `SetServices`). Services missing in it will be deleted.

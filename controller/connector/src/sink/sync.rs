@@ -7,6 +7,7 @@ use contiv_proto::{
     Kind,
     message::{endpoints::Endpoints, service::Service},
 };
+use ipnetwork::IpNetwork;
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
@@ -18,9 +19,6 @@ use crate::{
     stored::{Ownership, Stored},
 };
 
-/// Everything is compared again after this time, even without a change.
-const PERIOD: Duration = Duration::from_secs(600);
-
 /// How long a sync waits to see its own writes. Otherwise the next one may plan them again, and its conditions fail.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
@@ -29,7 +27,9 @@ pub(crate) struct StoreSync {
     pub(crate) sink: Sink,
     /// In the order of the configuration.
     pub(crate) aggregators: Vec<(String, Aggregator)>,
-    pub(crate) target: Target,
+    pub(crate) cluster_ip_ranges: Vec<IpNetwork>,
+    /// Everything is compared again after this time, even without a change.
+    pub(crate) period: Duration,
     pub(crate) services: ResourceType<Ownership<Service>>,
     pub(crate) endpoints: ResourceType<Ownership<Endpoints>>,
     pub(crate) metrics: ConnectorMetrics,
@@ -48,17 +48,21 @@ impl StoreSync {
         let (endpoints_objects, more) = objects(&endpoints);
         unreadable.extend(more);
         let stored = Stored::new(&service_objects, &endpoints_objects, &unreadable);
+        let target = Target {
+            namespace: self.sink.sync_namespace().to_string(),
+            cluster_ip_ranges: self.cluster_ip_ranges.clone(),
+        };
         let plan = self.sink.look(|catalogs| {
             let states = self.aggregators.iter().map(|(name, aggregator)| RegistryState {
                 name,
                 aggregator,
                 catalog: catalogs.get(name),
             });
-            plan(&states.collect::<Vec<_>>(), &stored, &self.target)
+            plan(&states.collect::<Vec<_>>(), &stored, &target)
         });
         self.report(&plan);
         if plan.changes.is_empty() {
-            return Ok(Outcome::RequeueAfter(PERIOD));
+            return Ok(Outcome::RequeueAfter(self.period));
         }
         let mut writes = Vec::with_capacity(plan.changes.len());
         for change in &plan.changes {
@@ -76,7 +80,7 @@ impl StoreSync {
                 wait_for(&endpoints, revision).await;
             }
         }
-        Ok(Outcome::RequeueAfter(PERIOD))
+        Ok(Outcome::RequeueAfter(self.period))
     }
 
     fn report(&self, plan: &Plan) {

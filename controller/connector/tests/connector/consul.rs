@@ -89,6 +89,23 @@ async fn unusable_instance_is_reported_once_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn service_synced_from_kubernetes_is_not_asked_for() {
+    let server = ConsulServer::start().unwrap();
+    server.register("web", web(1, &[]));
+    server.register("synced", web(2, &["k8s"]));
+    let options = ConsulOptions { exclude_tag: "k8s".to_owned(), ..options(&server) };
+    let running = Running::of(Consul::new(options));
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    let start = Instant::now();
+    while server.requests().1 != 2 {
+        assert!(start.elapsed() < EVENT_TIMEOUT, "one for the services, one for the instances of web");
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!running.all::<Service>().await.contains_key("synced"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queries_wait_for_changes_and_do_not_ask_again_and_again() {
     let (server, running) = with_web().await;
     sleep(Duration::from_secs(1)).await;

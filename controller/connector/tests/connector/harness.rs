@@ -12,9 +12,9 @@ use std::{
 
 use contiv_connector::{
     Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Publisher, Registry,
-    RegistryError, SourceService, controller, plan::Target,
+    RegistryError, Sink, SourceService, connector::with_sink, plan::Target,
 };
-use contiv_controller::{Lease, Manager};
+use contiv_controller::{Lease, Manager, queue::WorkQueueMetrics};
 use contiv_proto::{
     Key, Kind, Object, Wire,
     message::{endpoints::Endpoints, namespace::Namespace, service::Service},
@@ -67,6 +67,7 @@ impl Registry for Scripted {
 /// The settings of a connector.
 pub(crate) struct Setup {
     pub(crate) wait_for_namespace: bool,
+    pub(crate) sync_period: Duration,
     pub(crate) lease: Lease,
     pub(crate) aggregator: Aggregator,
     pub(crate) faults: Faults,
@@ -76,6 +77,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             wait_for_namespace: false,
+            sync_period: Duration::from_secs(600),
             lease: Lease::always_leader(),
             aggregator: Aggregator::default(),
             faults: Faults::NONE,
@@ -87,6 +89,8 @@ impl Default for Setup {
 pub(crate) struct Running {
     pub(crate) store: MemoryStore,
     pub(crate) metrics: ConnectorMetrics,
+    registry: prometheus_client::registry::Registry,
+    pub(crate) sink: Sink,
     says: mpsc::UnboundedSender<ScriptedAction>,
     stop: CancellationToken,
     manager: JoinHandle<()>,
@@ -105,7 +109,7 @@ impl Running {
     }
 
     fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<ScriptedAction>, setup: Setup) -> Self {
-        let Setup { wait_for_namespace, lease, aggregator, faults } = setup;
+        let Setup { wait_for_namespace, sync_period, lease, aggregator, faults } = setup;
         let store = MemoryStore::with_faults(faults);
         let metrics = ConnectorMetrics::default();
         let parts = Parts {
@@ -114,14 +118,18 @@ impl Running {
                 cluster_ip_ranges: vec!["10.97.0.0/16".parse().unwrap(), "fd00:97::/112".parse().unwrap()],
             },
             wait_for_namespace,
+            sync_period,
             registries: vec![(NamedRegistry { name: "r".to_owned(), registry }, aggregator)],
             metrics: metrics.clone(),
         };
-        let mut manager = Manager::new(store.shared(), lease);
-        manager.register(controller(parts).unwrap()).unwrap();
+        let mut registry = prometheus_client::registry::Registry::default();
+        let queues = WorkQueueMetrics::register(&mut registry);
+        let mut manager = Manager::new(store.shared(), lease).with_metrics(&queues);
+        let (sink, requests) = Sink::new();
+        manager.register(with_sink(parts, &sink, requests).unwrap()).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
-        Self { store, metrics, says, stop, manager }
+        Self { store, metrics, registry, sink, says, stop, manager }
     }
 
     pub(crate) fn say(&self, say: ScriptedAction) {
@@ -188,6 +196,14 @@ impl Running {
             assert!(start.elapsed() < EVENT_TIMEOUT, "{name} is still there");
             sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// How many syncs were requested so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let line = text.lines().find(|line| line.starts_with("workqueue_adds_total")).unwrap();
+        line.split(' ').next_back().unwrap().parse().unwrap()
     }
 
     /// A metric of the registry, as text.

@@ -6,7 +6,7 @@ use contiv_connector::Aggregator;
 use contiv_controller::Lease;
 use contiv_proto::{
     Kind,
-    message::{endpoints::Endpoints, service::Service},
+    message::{endpoints::Endpoints, namespace::Namespace, service::Service},
 };
 use contiv_store_testing::{Faults, MemoryStore};
 use tokio::time::{Instant, sleep};
@@ -195,6 +195,8 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
     let mut newer = before.clone();
     newer.name = "newer".to_owned();
     running.put(newer).await;
+    let behind: Endpoints = running.all().await.remove("web").unwrap();
+    running.put(Endpoints { name: "newer".to_owned(), ..behind }).await;
     let revision = running.store.revision();
     holder.grant();
     settle().await;
@@ -242,4 +244,58 @@ async fn store_converges_to_the_registry_despite_faults() {
         assert_eq!(running.all::<Endpoints>().await.len(), 1);
         running.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_namespace_moves_services_while_running() {
+    let running = with_web().await;
+    assert!(running.sink.is_sync_namespace("cloud"));
+    running.sink.set_sync_namespace("edge").unwrap();
+    assert!(running.sink.is_sync_namespace("edge") && !running.sink.is_sync_namespace("cloud"));
+    settle().await;
+    let web = running.service("web").await;
+    assert_eq!((web.namespace.as_str(), running.all::<Service>().await.len()), ("edge", 1));
+    running.wait_until_behind("web", &BOTH).await;
+    // It is followed in the new one: by registry and store.
+    running.say(catalog([("web", &[("10.0.0.3", 80)])]));
+    settle().await;
+    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
+    assert!(running.sink.set_sync_namespace("a/b").is_err());
+    running.sink.set_sync_namespace("").unwrap();
+    settle().await;
+    assert_eq!(running.service("web").await.namespace, "default");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
+    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    running.put(namespace()).await;
+    running.say(catalog([WEB]));
+    settle().await;
+    running.wait_until_behind("web", &BOTH).await;
+    running.sink.set_sync_namespace("edge").unwrap();
+    settle().await;
+    assert_eq!(running.service("web").await.namespace, "cloud");
+    running.put(Namespace { name: "edge".to_owned(), ..Namespace::default() }).await;
+    settle().await;
+    assert_eq!(running.service("web").await.namespace, "edge");
+    running.stop().await;
+}
+
+/// A comparison shows in the queue: each sync is one addition.
+#[tokio::test(start_paused = true)]
+async fn everything_is_compared_again_after_the_sync_period() {
+    let syncs = async |sync_period: Duration| {
+        let running = Running::scripted(Setup { sync_period, ..Setup::default() });
+        running.say(catalog([WEB]));
+        settle().await;
+        let before = running.syncs();
+        sleep(Duration::from_secs(100)).await;
+        let syncs = running.syncs() - before;
+        running.stop().await;
+        syncs
+    };
+    assert_eq!(syncs(Duration::from_secs(10)).await, 10);
+    assert_eq!(syncs(Duration::from_secs(600)).await, 0);
 }

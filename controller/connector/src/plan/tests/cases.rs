@@ -274,3 +274,46 @@ fn service_too_large_for_the_store_holds_up_no_other() {
     assert!(is_problem(&plan) && world == before);
     assert_eq!(plan.sizes["a"], Size { services: 2, endpoints: 3 });
 }
+
+#[test]
+fn endpoints_deleted_while_registry_is_silent_come_back() {
+    let instances = [instance("10.0.0.1", 21_000), instance("10.0.0.1", 21_001), instance("fd00::1", 21_000)];
+    let one_port = Aggregator { service_port: Some(80), ..Aggregator::default() };
+    for aggregator in [one_port, Aggregator::default()] {
+        let mut world = StoreContent::new();
+        let catalogs = [Some(catalog([("web", &instances)])), None];
+        let registries = Registries { aggregator, catalogs };
+        registries.sync(&mut world);
+        let before = world.clone();
+        world.remove(&key(Kind::Endpoints, "web"));
+        let silent = Registries { catalogs: [None, None], ..registries };
+        silent.sync(&mut world);
+        assert_eq!(world, before);
+    }
+}
+
+#[test]
+fn annotations_have_the_form_of_flomesh() {
+    let mut world = StoreContent::new();
+    let instances = [instance("10.0.0.1", 80), instance("10.0.0.1", 8080)];
+    let registries =
+        Registries { catalogs: [Some(catalog([("web", &instances)])), None], ..Registries::default() };
+    registries.sync(&mut world);
+    let annotations = &service(&world, "web").annotations;
+    assert_eq!(annotations["flomesh.io/cloud-endpoint-addr-167772161"], "[80 8080]");
+}
+
+#[test]
+fn service_synced_from_kubernetes_is_excluded() {
+    let tagged = |tag: &str| Instance { tags: BTreeSet::from([tag.to_owned()]), ..instance("10.0.0.1", 80) };
+    let of_cluster =
+        catalog([("web", &[tagged("k8s"), instance("10.0.0.2", 80)]), ("db", &[tagged("other")])]);
+    let aggregator = Aggregator { exclude_tag: "k8s".to_owned(), ..Aggregator::default() };
+    let mut world = StoreContent::new();
+    Registries { catalogs: [Some(of_cluster.clone()), None], ..Registries::default() }.sync(&mut world);
+    assert_eq!(world.len(), 4);
+    let registries = Registries { aggregator, catalogs: [Some(of_cluster), None] };
+    registries.sync(&mut world);
+    let names: Vec<&str> = world.keys().map(Key::name).collect();
+    assert_eq!(names, ["db", "db"], "as by consul-k8s, one instance excludes the service");
+}

@@ -17,6 +17,8 @@ pub struct ConsulOptions {
     pub datacenter: Option<String>,
     /// Only services with this tag on an instance are used; empty for all.
     pub tag: String,
+    /// Services with this tag on an instance are left out; empty for none.
+    pub exclude_tag: String,
     /// Whether an instance must pass all checks to be ready. Otherwise all are.
     pub passing_only: bool,
     /// How long a query waits for a change.
@@ -35,6 +37,7 @@ impl ConsulOptions {
             certificates: Certificates::default(),
             datacenter: None,
             tag: String::new(),
+            exclude_tag: String::new(),
             passing_only: true,
             wait: Duration::from_secs(60),
             connections: 128,
