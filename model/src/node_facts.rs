@@ -25,6 +25,10 @@ pub struct NodeFacts {
     /// Ranges that cluster IPs are allocated from. Traffic to an address in them that no service has is dropped. Empty if
     /// unknown.
     pub service_cidrs: BTreeSet<IpNetwork>,
+    /// Destinations to which pods of this node keep their addresses; to all others they are masqueraded. None: they keep them
+    /// everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub non_masquerade_cidrs: Option<BTreeSet<IpNetwork>>,
 }
 
 /// Which clients are masqueraded on the way to a cluster IP. Source: kube-proxy's `masqueradeAll` and `detectLocalMode`.

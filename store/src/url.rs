@@ -29,7 +29,7 @@ pub enum StoreUrl {
         /// The members as `HOST:PORT`, at least one.
         endpoints: Vec<String>,
     },
-    /// `kube:[PATH][?context=NAME][&pods=all]`: a Kubernetes API server.
+    /// `kube:[PATH][?context=NAME][&pods=all][&nodes=all]`: a Kubernetes API server.
     Kube(KubeAddress),
 }
 
@@ -167,8 +167,8 @@ pub async fn open_for_node(
     node_name: &str,
     recall: LoadSaved,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    let pods = matches!(url, StoreUrl::Kube(address) if address.pods);
-    open_scope(url, access, &Scope::node(node_name, pods), Some(recall)).await
+    let address = if let StoreUrl::Kube(address) = url { address.clone() } else { KubeAddress::default() };
+    open_scope(url, access, &Scope::node(node_name, &address), Some(recall)).await
 }
 
 async fn open_scope(
@@ -203,7 +203,8 @@ mod tests {
             "kube:",
             "kube:/etc/kubeconfig",
             "kube:?pods=all",
-            "kube:/etc/kubeconfig?context=prod&pods=all",
+            "kube:?nodes=all",
+            "kube:/etc/kubeconfig?context=prod&pods=all&nodes=all",
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
         }
@@ -235,8 +236,9 @@ mod tests {
             ("etcd://a:1,root:sec,secret@b:1", "user and password"),
             ("http://root:secret@a:1", "expected dir:PATH"),
             ("root:secret@a:1", "expected dir:PATH"),
-            ("kube:?context=", "neither context=NAME"),
+            ("kube:?context=", "none of context=NAME"),
             ("kube:/etc/kubeconfig?pods=some", "pods=none"),
+            ("kube:?nodes=some", "nodes=own"),
             ("etcd://a:1/folder", "more than HOST:PORT"),
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();

@@ -152,6 +152,15 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub masquerade_all: bool,
 
+    /// Masquerade what pods of this node send out of the cluster, as Contiv's `natExternalTraffic` and ip-masq-agent do
+    #[arg(long, env = "CONTIV_MASQUERADE_EGRESS", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub masquerade_egress: bool,
+
+    /// Destinations to which pods keep their addresses then, besides pods and nodes of the cluster, and link-local ones
+    #[arg(long, env = "CONTIV_NON_MASQUERADE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    pub non_masquerade_cidrs: Vec<IpNetwork>,
+
     /// Address ranges of pods [default: those of the Node object]
     #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub pod_cidrs: Vec<IpNetwork>,
@@ -257,6 +266,8 @@ impl Config {
             node_ports_on_loopback: self.node_ports_on_loopback,
             local_detect: self.local_detect.clone(),
             masquerade_all: self.masquerade_all,
+            masquerade_egress: self.masquerade_egress,
+            non_masquerade_cidrs: self.non_masquerade_cidrs.iter().copied().collect(),
             service_proxy_name: (!self.service_proxy_name.is_empty())
                 .then(|| self.service_proxy_name.as_str().into()),
             zone: (!self.zone.is_empty()).then(|| self.zone.as_str().into()),

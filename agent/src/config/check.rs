@@ -1,8 +1,8 @@
 //! Validation of values that have the right form.
 
 use axum::http::Uri;
-use contiv_model::NodePortAddresses;
-use contiv_store::url::without_password;
+use contiv_model::{LocalDetect, NodePortAddresses};
+use contiv_store::{StoreUrl, url::without_password};
 
 use super::{Config, etcd};
 
@@ -44,6 +44,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
             range.prefix()
         ));
     }
+    problems.extend(problems_of_egress(config));
     if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
         problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
     }
@@ -97,6 +98,25 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     }
     if let Err(error) = crate::logging::filter(&config.log_level) {
         problems.push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
+    }
+    problems
+}
+
+fn problems_of_egress(config: &Config) -> Vec<String> {
+    let mut problems = Vec::new();
+    if config.masquerade_egress && config.local_detect == LocalDetect::None {
+        problems.push(
+            "masquerade-egress: with local-detect = \"none\" nothing tells pods from others; detect them, or leave this out"
+                .to_owned(),
+        );
+    }
+    let reads_own_node = matches!(&config.store, StoreUrl::Kube(address) if !address.nodes);
+    if config.masquerade_egress && reads_own_node && config.non_masquerade_cidrs.is_empty() {
+        problems.push(format!(
+            "masquerade-egress: the store {} has this node only, and the pods of others would count as outside; add nodes=all to \
+             it, or name the ranges of the cluster in non-masquerade-cidrs",
+            config.store
+        ));
     }
     problems
 }

@@ -49,6 +49,8 @@ impl Default for Config {
             node_ports_on_loopback: false,
             local_detect: LocalDetect::PodCidrs,
             masquerade_all: false,
+            masquerade_egress: false,
+            non_masquerade_cidrs: Vec::new(),
             pod_cidrs: Vec::new(),
             service_cidrs: Vec::new(),
             service_proxy_name: String::new(),

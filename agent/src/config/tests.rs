@@ -22,7 +22,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 44] = [
+const VALUES: [(&str, &str, &str); 46] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -51,6 +51,8 @@ const VALUES: [(&str, &str, &str); 44] = [
     ("node-ports-on-loopback", "true", "false"),
     ("local-detect", "\"interfaces:cni0,veth*\"", "none"),
     ("masquerade-all", "true", "false"),
+    ("masquerade-egress", "true", "false"),
+    ("non-masquerade-cidrs", "[\"10.0.0.0/8\"]", "10.0.0.0/8,fd00::/8"),
     ("pod-cidrs", "[\"10.1.0.0/16\"]", "10.2.0.0/16"),
     ("service-cidrs", "[\"10.96.0.0/12\"]", "10.96.0.0/12,fd00:96::/112"),
     ("service-proxy-name", "\"contiv\"", "other"),
@@ -109,6 +111,8 @@ fn every_setting_of_processor_is_key() {
         node_ports_on_loopback: true,
         local_detect: LocalDetect::Interfaces(["cni0", "veth*"].map(|name| name.parse().unwrap()).into()),
         masquerade_all: true,
+        masquerade_egress: true,
+        non_masquerade_cidrs: ["10.0.0.0/8".parse().unwrap()].into(),
         service_proxy_name: Some("contiv".into()),
         pod_cidrs: ["10.1.0.0/16".parse().unwrap()].into(),
         service_cidrs: ["10.96.0.0/12".parse().unwrap()].into(),
@@ -241,6 +245,16 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             "service-cidrs: 10.96.0.1/12 has bits beyond its prefix; write 10.96.0.0/12",
         ),
         ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
+        (
+            "masquerade-egress = true\nlocal-detect = \"none\"",
+            &[],
+            "masquerade-egress: with local-detect = \"none\" nothing tells pods from others",
+        ),
+        (
+            "masquerade-egress = true\nstore = \"kube:\"",
+            &[],
+            "masquerade-egress: the store kube: has this node only, and the pods of others would count as outside; add nodes=all",
+        ),
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
         ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),

@@ -28,5 +28,6 @@ fn address(config: &ControllerConfig) -> KubeAddress {
             .then(|| config.reflector_kubeconfig.clone()),
         context: (!config.reflector_context.is_empty()).then(|| config.reflector_context.clone()),
         pods: false,
+        nodes: false,
     }
 }

@@ -29,6 +29,10 @@ pub struct ProcessorConfig {
     pub local_detect: LocalDetect,
     /// Masquerade every client on the way to a cluster IP, also pods.
     pub masquerade_all: bool,
+    /// Masquerade what pods of this node send out of the cluster (Contiv's `natExternalTraffic`).
+    pub masquerade_egress: bool,
+    /// Destinations outside the cluster to which pods keep their addresses. Source: ip-masq-agent's `nonMasqueradeCIDRs`.
+    pub non_masquerade_cidrs: BTreeSet<IpNetwork>,
     /// Ranges that cluster IPs are allocated from. Empty: unknown.
     pub service_cidrs: BTreeSet<IpNetwork>,
     /// Services with this value of the label `service.kubernetes.io/service-proxy-name` are for this proxy. None: those
@@ -58,6 +62,8 @@ impl ProcessorConfig {
             local_detect: LocalDetect::PodCidrs,
             masquerade_all: false,
             pod_cidrs: BTreeSet::new(),
+            masquerade_egress: false,
+            non_masquerade_cidrs: BTreeSet::new(),
             service_cidrs: BTreeSet::new(),
             service_proxy_name: None,
             zone: None,

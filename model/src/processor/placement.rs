@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
@@ -108,6 +108,9 @@ impl Placement {
                 LocalDetect::PodCidrs | LocalDetect::Interfaces(_) => ClusterIpMasquerade::AllButPods,
             },
             service_cidrs: config.service_cidrs.clone(),
+            non_masquerade_cidrs: config
+                .masquerade_egress
+                .then(|| non_masquerade_cidrs(cache, config, of_vpp_nodes(&|_| true))),
         };
         // If the store has this node, the configured range may be that of the whole cluster.
         let local_cidrs = stored_cidrs.unwrap_or(&config.pod_cidrs).clone();
@@ -194,6 +197,29 @@ fn node_port_ips(
         ips.insert(IpAddr::from(Ipv4Addr::LOCALHOST));
     }
     ips
+}
+
+/// What belongs to the cluster: the nodes, and the ranges of pods; and what else pods reach without masquerading. Link-local
+/// destinations are among them, as in ip-masq-agent. An external address of a node is not: mostly it is translated on the way.
+fn non_masquerade_cidrs(
+    cache: &Cache,
+    config: &ProcessorConfig,
+    vpp_ips: Vec<IpAddr>,
+) -> BTreeSet<IpNetwork> {
+    let internal_ips = cache.nodes.values().flat_map(|node| node.internal_ips.iter().copied());
+    let node_ips = internal_ips.chain(config.node_ips.iter().copied()).chain(vpp_ips);
+    let pod_cidrs = cache.nodes.values().flat_map(|node| &node.pod_cidrs).chain(&config.pod_cidrs);
+    let cidrs = pod_cidrs.chain(&config.non_masquerade_cidrs).copied();
+    cidrs.chain(node_ips.map(IpNetwork::from)).chain(link_local()).collect()
+}
+
+/// The link-local ranges.
+fn link_local() -> impl Iterator<Item = IpNetwork> {
+    let ranges = [
+        (IpAddr::from(Ipv4Addr::new(169, 254, 0, 0)), 16),
+        (IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
+    ];
+    ranges.into_iter().filter_map(|(address, prefix)| IpNetwork::new(address, prefix).ok())
 }
 
 /// The family without any range, as whether it is IPv4; none if both have one. `primary` and `all` cover both.

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Client, Flow, FrontendKind};
-use crate::{Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, TrafficPolicy};
+use super::{Client, Flow, FrontendKind, egress};
+use crate::{
+    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, Snapshot, TrafficPolicy,
+};
 
 /// Where a flow goes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +91,9 @@ pub struct Candidate {
     pub state: BackendState,
     /// The client is this backend: replies would not return through this node, so it is masqueraded in any case.
     pub hairpin: bool,
+    /// It is outside the cluster, where pods are not known by their addresses: the client is masqueraded in any case.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub egress: bool,
 }
 
 impl Candidate {
@@ -178,7 +183,7 @@ pub(super) fn deliver(
     rule: Rule,
     flow: &Flow,
     client: Client,
-    to_cluster_ips: ClusterIpMasquerade,
+    snapshot: &Snapshot,
 ) -> Option<Delivery> {
     let (backends, pool) = select(port, rule.is_local(), flow);
     let weight_of = |backend: &Backend| backend.weight.max(1);
@@ -191,12 +196,13 @@ pub(super) fn deliver(
         local: backend.local,
         state: backend.state,
         hairpin: backend.local && backend.address == flow.from(),
+        egress: egress::is_masqueraded(snapshot, client, backend.address),
     };
     (!backends.is_empty()).then(|| Delivery {
         rule,
         pool,
         candidates: backends.into_iter().map(candidate).collect(),
-        masquerade: Masquerade::of(rule, client, to_cluster_ips),
+        masquerade: Masquerade::of(rule, client, snapshot.node.cluster_ip_masquerade),
         affinity: Affinity::of(service),
     })
 }

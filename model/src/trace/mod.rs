@@ -4,6 +4,7 @@
 //! are tested against this.
 
 mod delivery;
+mod egress;
 mod flow;
 mod lookup;
 mod text;
@@ -13,7 +14,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{ContivService, NodeFacts, ServiceId, Snapshot};
+use crate::{ContivService, ServiceId, Snapshot};
 use delivery::deliver;
 use lookup::{Claim, find};
 
@@ -50,6 +51,8 @@ pub enum Verdict {
     Dropped(DropReason),
     /// It is left unchanged: routes lead to the backends of its service.
     Routed,
+    /// It leaves the cluster with the address of this node: its destination is not a service, its client a pod.
+    Egress,
     /// It is left unchanged: its destination is not a service.
     Untouched,
 }
@@ -85,8 +88,8 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     let client = Client::of(flow, &snapshot.node);
     let (claim, lost) = find(snapshot, flow);
     let verdict = match &claim {
-        Some(claim) => of_service(claim, flow, client, &snapshot.node),
-        None => without_service(snapshot, flow),
+        Some(claim) => of_service(claim, flow, client, snapshot),
+        None => without_service(snapshot, flow, client),
     };
     Trace {
         flow: flow.clone(),
@@ -98,7 +101,7 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     }
 }
 
-fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) -> Verdict {
+fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
     let Claim { service, port, kind, .. } = *claim;
     if kind != FrontendKind::NodePort && !service.assignment.addresses.translates() {
         return Verdict::Routed;
@@ -107,7 +110,7 @@ fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, node: &NodeFacts) 
         return Verdict::Dropped(DropReason::SourceRanges(ranges));
     }
     let rule = Rule::of(service, kind, client);
-    if let Some(delivery) = deliver(service, port, rule, flow, client, node.cluster_ip_masquerade) {
+    if let Some(delivery) = deliver(service, port, rule, flow, client, snapshot) {
         return Verdict::Backends(delivery);
     }
     let is_served_elsewhere = port.backends.iter().any(|backend| flow.is_of_family(&backend.address));
@@ -142,7 +145,7 @@ fn forbidding_ranges(
     (is_restricted && !is_allowed).then_some(ranges)
 }
 
-fn without_service(snapshot: &Snapshot, flow: &Flow) -> Verdict {
+fn without_service(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdict {
     let to = flow.to();
     let has_it = |service: &&Arc<ContivService>| {
         service.assignment.addresses.translates() && service.cluster_ips.contains(&to)
@@ -152,6 +155,7 @@ fn without_service(snapshot: &Snapshot, flow: &Flow) -> Verdict {
     match (owner, range) {
         (Some(service), _) => Verdict::Rejected(RejectReason::UnknownPort(service.id.clone())),
         (None, Some(range)) => Verdict::Dropped(DropReason::UnallocatedAddress(*range)),
+        (None, None) if egress::is_masqueraded(snapshot, client, to) => Verdict::Egress,
         (None, None) => Verdict::Untouched,
     }
 }

@@ -52,6 +52,14 @@ impl Display for Trace {
                 line(f, "verdict", "ROUTED: it is left as it is, and routes lead to the backends")?;
                 line(f, "why", "the renderer route carries this service; `ip route get` says where to")
             }
+            Verdict::Egress => {
+                line(f, "verdict", "EGRESS: it leaves the cluster with the address of this node")?;
+                line(
+                    f,
+                    "why",
+                    "masquerade-egress, and the destination is in none of the non-masquerade-cidrs",
+                )
+            }
             Verdict::Untouched => {
                 line(f, "verdict", "UNTOUCHED: not a service; routing and other tools decide")
             }
@@ -93,6 +101,14 @@ fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
         for candidate in delivery.candidates.iter().filter(|candidate| candidate.hairpin) {
             let endpoint = candidate.endpoint();
             line(f, "", format_args!("but hidden if {endpoint} is chosen: the client is that backend"))?;
+        }
+        for candidate in delivery.candidates.iter().filter(|candidate| candidate.egress) {
+            let endpoint = candidate.endpoint();
+            line(
+                f,
+                "",
+                format_args!("but masqueraded if {endpoint} is chosen: that is outside the cluster"),
+            )?;
         }
     }
     match delivery.affinity {

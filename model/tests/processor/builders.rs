@@ -29,6 +29,10 @@ pub(crate) fn ips<S: FromIterator<IpAddr>>(texts: &[&str]) -> S {
     texts.iter().map(|text| ip(text)).collect()
 }
 
+pub(crate) fn ranges(texts: &[&str]) -> BTreeSet<ipnetwork::IpNetwork> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
 fn split(id: &str) -> (&str, &str) {
     id.split_once('/').unwrap()
 }

@@ -128,3 +128,32 @@ fn endpoint_in_a_pod_range_is_local_without_detection() {
     ]);
     assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080 local"]);
 }
+
+#[test]
+fn egress_masquerade_leaves_out_what_is_in_the_cluster() {
+    let external_ips = vec![ip("203.0.113.9")];
+    let nodes = || {
+        let worker = Node {
+            external_ips: external_ips.clone(),
+            ..mk_node("worker", &["192.168.1.2"], &["10.1.2.0/24"])
+        };
+        [put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24", "fd00:1::/64"])), put(worker)]
+    };
+    let mut processor = Processor::new(config());
+    processor.apply(nodes());
+    assert_eq!(processor.snapshot().node.non_masquerade_cidrs, None, "off by default");
+
+    let non_masquerade_cidrs = ["198.51.100.0/24".parse().unwrap()].into();
+    let mut processor =
+        Processor::new(ProcessorConfig { masquerade_egress: true, non_masquerade_cidrs, ..config() });
+    let own = ["169.254.0.0/16", "fe80::/10", "198.51.100.0/24"];
+    assert_eq!(processor.snapshot().node.non_masquerade_cidrs, Some(ranges(&own)));
+    let changes = processor.apply(nodes());
+    let inside = ["10.1.1.0/24", "fd00:1::/64", "10.1.2.0/24", "192.168.1.1/32", "192.168.1.2/32"];
+    let expected = Some(ranges(&[&own[..], &inside].concat()));
+    assert_eq!(
+        changes.node.unwrap().non_masquerade_cidrs,
+        expected,
+        "the external address may be translated"
+    );
+}

@@ -1,12 +1,9 @@
 //! Which services are rendered, and with which properties.
 
-use std::collections::BTreeSet;
-
 use contiv_model::{
     Balance, ContivService, Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,
     object::{Node, Service, ServiceOptions, ServiceType},
 };
-use ipnetwork::IpNetwork;
 
 use crate::builders::*;
 
@@ -20,10 +17,6 @@ fn rendered(service: Service, config: ProcessorConfig) -> ContivService {
 
 fn config() -> ProcessorConfig {
     ProcessorConfig::new(NodeName::new(MASTER))
-}
-
-fn ranges(texts: &[&str]) -> BTreeSet<IpNetwork> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
 fn is_rendered(service: Service) -> bool {

@@ -49,7 +49,8 @@ impl DesiredElements {
 pub(crate) fn shared_elements(service: &ContivService) -> impl Iterator<Item = Element> {
     let cluster_ips = plan::cluster_ips(service).map(elements::of_cluster_ip);
     let hairpins = plan::hairpins(service).into_iter().map(elements::of_hairpin);
-    cluster_ips.chain(hairpins)
+    let routed = plan::routed(service).map(elements::of_routed);
+    cluster_ips.chain(hairpins).chain(routed)
 }
 
 #[cfg(test)]

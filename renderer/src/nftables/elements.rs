@@ -18,13 +18,14 @@ use super::{
 
 /// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
 /// as two elements, which cannot be compared one by one.
-pub(crate) const INTERVALS: [SetKind; 6] = [
+pub(crate) const INTERVALS: [SetKind; 7] = [
     SetKind::Pods,
     SetKind::PodInterfaces,
     SetKind::KeepSource,
     SetKind::KeepSourceInterfaces,
     SetKind::Loopback,
     SetKind::ServiceCidrs,
+    SetKind::NonMasquerade,
 ];
 
 /// The elements of one frontend, sorted. `before` are its current elements, so that slots stay in place.
@@ -153,6 +154,12 @@ pub(crate) fn of_hairpin(address: IpAddr) -> Element {
     Element { set, key: Key::Pair(address), value: Value::None }
 }
 
+/// The element of an address that routes carry.
+pub(crate) fn of_routed(address: IpAddr) -> Element {
+    let set = Set::new(SetKind::Routed, Family::of(&address));
+    Element { set, key: Key::Address(address), value: Value::None }
+}
+
 /// The elements for the addresses of the node.
 pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
     let of_ip = |address: &IpAddr| {
@@ -178,6 +185,9 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
         },
         SetKind::Loopback => of_ranges(kind, &loopback(node)),
         SetKind::ServiceCidrs => of_ranges(kind, &node.service_cidrs),
+        SetKind::NonMasquerade => {
+            node.non_masquerade_cidrs.as_ref().map(|ranges| of_ranges(kind, ranges)).unwrap_or_default()
+        }
         _ => Vec::new(),
     }
 }

@@ -104,6 +104,12 @@ pub(crate) fn cluster_ips(service: &ContivService) -> impl Iterator<Item = IpAdd
     service.cluster_ips.iter().copied().filter(move |_| translates)
 }
 
+/// Addresses of this service that routes carry.
+pub(crate) fn routed(service: &ContivService) -> impl Iterator<Item = IpAddr> {
+    let translates = service.assignment.addresses.translates();
+    service.addresses().filter(move |address| !translates && !address.is_unspecified())
+}
+
 /// Addresses of local backends.
 pub(crate) fn hairpins(service: &ContivService) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);

@@ -72,7 +72,7 @@ impl Table {
         let others = Group::between(&kernel_others, shared);
         others.split().for_each(|group| table.change(group, &mut transaction));
         for kind in INTERVALS {
-            rewrite(kind, elements::of_intervals(kind, &snapshot.node), &mut transaction);
+            table.rewrite(kind, &[], elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
         table.node = snapshot.node.clone();
 
@@ -116,7 +116,7 @@ impl Table {
             let sorted =
                 |node| elements::of_node(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
             self.change(Group::between(&sorted(&self.node), sorted(node)), &mut transaction);
-            rewrite_intervals(&self.node, node, &mut transaction);
+            self.rewrite_intervals(node, &mut transaction);
             self.node = node.clone();
         }
         transaction
@@ -267,6 +267,32 @@ impl Table {
         transaction.push(group);
     }
 
+    /// Fills the interval sets that differ for these facts.
+    fn rewrite_intervals(&mut self, new: &NodeFacts, transaction: &mut Transaction) {
+        for kind in INTERVALS {
+            let (before, after) =
+                (elements::of_intervals(kind, &self.node), elements::of_intervals(kind, new));
+            if before != after {
+                self.rewrite(kind, &before, after, transaction);
+            }
+        }
+    }
+
+    /// Empties an interval set and fills it again, and counts the uses of chains.
+    fn rewrite(
+        &mut self,
+        kind: SetKind,
+        before: &[Element],
+        after: Vec<Element>,
+        transaction: &mut Transaction,
+    ) {
+        transaction.flush.extend(Family::ALL.map(|family| Set::new(kind, family)));
+        for element in before {
+            count_uses(&mut self.chains, element, -1, |_| ());
+        }
+        self.change(Group { remove: vec![], add: after }, transaction);
+    }
+
     /// Counts the services of a shared element, and programs the first and the last change.
     fn share(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
         for (element, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
@@ -303,20 +329,6 @@ fn in_one_order(
         }
         Some((first, old.unwrap_or_default(), new.unwrap_or_default()))
     })
-}
-
-fn rewrite_intervals(old: &NodeFacts, new: &NodeFacts, transaction: &mut Transaction) {
-    for kind in INTERVALS {
-        let after = elements::of_intervals(kind, new);
-        if elements::of_intervals(kind, old) != after {
-            rewrite(kind, after, transaction);
-        }
-    }
-}
-
-fn rewrite(kind: SetKind, after: Vec<Element>, transaction: &mut Transaction) {
-    transaction.flush.extend(Family::ALL.map(|family| Set::new(kind, family)));
-    transaction.push(Group { remove: vec![], add: after });
 }
 
 /// The backends whose affinity entries of a frontend must be deleted.

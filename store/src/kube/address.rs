@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-/// How to find the API server, as in the URL `kube:[PATH][?context=NAME][&pods=all]`.
+/// How to find the API server, as in the URL `kube:[PATH][?context=NAME][&pods=all][&nodes=all]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KubeAddress {
     /// The kubeconfig. None: the service account within a pod, otherwise `$KUBECONFIG` or `~/.kube/config`.
@@ -11,6 +11,9 @@ pub struct KubeAddress {
     pub context: Option<String>,
     /// Whether an agent reads the pods of the cluster too. Only weights in their annotations need that.
     pub pods: bool,
+    /// Whether an agent reads all nodes, and not only its own. Only what concerns the whole cluster needs that, such as
+    /// masquerading what leaves it.
+    pub nodes: bool,
 }
 
 impl KubeAddress {
@@ -27,7 +30,13 @@ impl KubeAddress {
                 Some(("context", name)) if !name.is_empty() => address.context = Some(name.to_owned()),
                 Some(("pods", "all")) => address.pods = true,
                 Some(("pods", "none")) => address.pods = false,
-                _ => return Err(format!("{pair:?} is neither context=NAME nor pods=all nor pods=none")),
+                Some(("nodes", "all")) => address.nodes = true,
+                Some(("nodes", "own")) => address.nodes = false,
+                _ => {
+                    return Err(format!(
+                        "{pair:?} is none of context=NAME, pods=all, pods=none, nodes=all and nodes=own"
+                    ));
+                }
             }
         }
         Ok(address)
@@ -42,7 +51,8 @@ impl fmt::Display for KubeAddress {
         }
         let context = self.context.as_ref().map(|name| format!("context={name}"));
         let pods = self.pods.then(|| "pods=all".to_owned());
-        for (i, pair) in context.into_iter().chain(pods).enumerate() {
+        let nodes = self.nodes.then(|| "nodes=all".to_owned());
+        for (i, pair) in context.into_iter().chain(pods).chain(nodes).enumerate() {
             write!(f, "{}{pair}", if i == 0 { '?' } else { '&' })?;
         }
         Ok(())

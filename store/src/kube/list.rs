@@ -146,10 +146,10 @@ mod tests {
     use contiv_proto::Kind;
 
     use super::*;
-    use crate::kube::Scope;
+    use crate::kube::{KubeAddress, Scope};
 
     fn node() -> Resource {
-        Scope::node("n1", false).resources().remove(0)
+        Scope::node("n1", &KubeAddress::default()).resources().remove(0)
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use contiv_proto::{Key, Kind};
 
+use super::KubeAddress;
+
 /// One type of objects at the API server, or some of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resource {
@@ -76,19 +78,21 @@ impl Scope {
         Self(ORDER.into_iter().filter_map(Resource::of).collect())
     }
 
-    /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object, and pods if `pods`.
+    /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the
+    /// URL says so.
     ///
     /// `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices. Other nodes and pods change often and have
     /// no effect here, except for the weights of pods.
-    pub fn node(name: &str, pods: bool) -> Self {
+    pub fn node(name: &str, address: &KubeAddress) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
             Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ExternalWorkload => true,
-            Kind::Pod => pods,
+            Kind::Pod => address.pods,
             _ => false,
         };
         let mut resources = Self::cluster().0;
         resources.retain(is_needed);
-        for resource in resources.iter_mut().filter(|resource| resource.kind == Kind::Node) {
+        let is_own = |resource: &&mut Resource| resource.kind == Kind::Node && !address.nodes;
+        for resource in resources.iter_mut().filter(is_own) {
             resource.selector = format!("metadata.name={name}");
         }
         Self(resources)
@@ -120,11 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn agent_reads_its_own_node_and_pods_only_if_configured() {
-        let scope = Scope::node("n1", false);
+    fn agent_reads_other_nodes_and_pods_only_if_configured() {
+        let address = KubeAddress::default();
+        let scope = Scope::node("n1", &address);
         assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices", "externalworkloads"]);
         assert_eq!(scope.0[0].selector, "metadata.name=n1");
-        let with_pods = names(&Scope::node("n1", true), ROOT);
-        assert_eq!(with_pods, ["nodes", "pods", "services", "endpointslices", "externalworkloads"]);
+        let scope = Scope::node("n1", &KubeAddress { pods: true, nodes: true, ..address });
+        assert_eq!(names(&scope, ROOT), ["nodes", "pods", "services", "endpointslices", "externalworkloads"]);
+        assert_eq!(scope.0[0].selector, "", "all nodes");
     }
 }

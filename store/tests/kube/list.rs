@@ -107,7 +107,7 @@ async fn agent_asks_for_its_own_node_and_not_for_pods() {
     for name in ["n1", "n2"] {
         server.put(node(name)).unwrap();
     }
-    let store = with_scope(&server, &Scope::node("n1", false));
+    let store = with_scope(&server, &Scope::node("n1", &KubeAddress::default()));
     let listed = store.list(ROOT).await.unwrap();
     assert_eq!(keys(&listed), [Key::new(Kind::Node, "", "n1").unwrap().to_path()]);
     let _watch = store.watch(ROOT, listed.revision).await.unwrap();

@@ -37,7 +37,9 @@ async fn server_without_the_definition_is_followed_without_outage() {
 async fn external_workloads_are_listed_and_watched() {
     let server = ApiServer::start().unwrap();
     server.put(workload("vm-1")).unwrap();
-    for store in [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", false)))] {
+    for store in
+        [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", &KubeAddress::default())))]
+    {
         let mut events = follow(store);
         let listed = snapshot(&mut events).await;
         assert_eq!((keys(&listed), &listed.problems[..]), (vec![workload_key("vm-1").as_str()], &[][..]));

@@ -8,6 +8,7 @@ mod cleanup;
 mod command_line;
 mod connector;
 mod conntrack;
+mod egress;
 mod external_workloads;
 mod faults;
 mod flows;

@@ -27,6 +27,7 @@ pub fn differences(wanted: &Trace, found: &Evaluation) -> Vec<String> {
         Verdict::Dropped(_) => {
             of_verdict("is to be dropped", found, |ending| matches!(ending, FlowOutcome::Dropped { .. }))
         }
+        Verdict::Egress => of_verdict("is to be masqueraded", found, |ending| *ending == FlowOutcome::Egress),
         Verdict::Routed | Verdict::Untouched => {
             of_verdict("is to be left alone", found, |ending| *ending == FlowOutcome::Untouched)
         }
@@ -62,7 +63,7 @@ type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 fn of_delivery(wanted: &Delivery, found: &Evaluation) -> Vec<String> {
     let candidates = wanted.candidates.iter();
     let wanted_backends: Backends = candidates
-        .map(|it| (it.endpoint(), (it.share, it.hairpin || wanted.masquerade.is_hidden())))
+        .map(|it| (it.endpoint(), (it.share, it.hairpin || it.egress || wanted.masquerade.is_hidden())))
         .collect();
     let mut found_backends = Backends::new();
     let mut differences = Vec::new();

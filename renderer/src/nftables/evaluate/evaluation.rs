@@ -64,6 +64,8 @@ pub enum FlowOutcome {
         /// The set of the element that decides; for source ranges, the set without one.
         set: String,
     },
+    /// No element of a service matches it, and it leaves the cluster with the address of this node.
+    Egress,
     /// No element matches it.
     Untouched,
     /// The matching element has a value that the agent never writes.

@@ -11,7 +11,10 @@ mod rendered;
 mod tables;
 mod text;
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
 
 use contiv_model::Flow;
 
@@ -61,7 +64,7 @@ impl<T: Tables> Walk<'_, T> {
             return Ok(BTreeMap::from([(ending, 1)]));
         }
         let Some((chain, key)) = self.services(to)? else {
-            return Ok(BTreeMap::from([(self.filter(to)?.unwrap_or(FlowOutcome::Untouched), 1)]));
+            return Ok(BTreeMap::from([(self.untranslated(to)?, 1)]));
         };
         let is_outside = self.client.is_outside();
         let (backends, slots) = chain.slots_of(is_outside);
@@ -82,7 +85,7 @@ impl<T: Tables> Walk<'_, T> {
                 Some(backend) => self.translated(to, backend)?,
                 None if backends.kind == SetKind::BackendsOutside => self.dropped(backends.kind),
                 // The lookup fails, and the packet continues unchanged.
-                None => self.filter(to)?.unwrap_or(FlowOutcome::Untouched),
+                None => self.untranslated(to)?,
             };
             *outcomes.entry(ending).or_default() += slots;
         }
@@ -145,6 +148,15 @@ impl<T: Tables> Walk<'_, T> {
         Ok(FlowOutcome::Served { backend, masqueraded: self.is_masqueraded(to, backend)? })
     }
 
+    /// A packet without translation: the filter chains decide, then `masquerade-egress-v4`.
+    fn untranslated(&mut self, to: SocketAddr) -> Result<FlowOutcome, T::Error> {
+        Ok(match self.filter(to)? {
+            Some(outcome) => outcome,
+            None if self.is_egress(to.ip())? => FlowOutcome::Egress,
+            None => FlowOutcome::Untouched,
+        })
+    }
+
     /// `check-v4`, `check-node-ports-v4` and `unknown-port`, for packets without translation.
     fn filter(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         for key in self.keys(to)? {
@@ -184,12 +196,33 @@ impl<T: Tables> Walk<'_, T> {
         if !self.client.keeps_source && self.lookup.has(SetKind::ClusterIps, Key::Address(to.ip()))? {
             return Ok(true);
         }
+        if self.is_egress(backend.ip())? {
+            return Ok(true);
+        }
         for key in keys {
             if self.client.is_node() && self.lookup.has(SetKind::MasqueradeOwn, Key::Frontend(key))? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// `masquerade-egress-v4` behind `egress-postrouting`, for a packet that is routed to this address
+    fn is_egress(&mut self, to: IpAddr) -> Result<bool, T::Error> {
+        // Packets to this node pass no such chain. The chain exists while its set has elements: one is always for this address.
+        let enabled = Key::Address(link_local(self.lookup.family()));
+        if self.client.pod.is_none()
+            || self.lookup.is_own(to)
+            || !self.lookup.has(SetKind::NonMasquerade, enabled)?
+        {
+            return Ok(false);
+        }
+        for kind in [SetKind::NonMasquerade, SetKind::Routed] {
+            if self.lookup.has(kind, Key::Address(to))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The keys of a destination: itself, and the node port if it is an address of the node.
@@ -217,6 +250,14 @@ impl<T: Tables> Walk<'_, T> {
 
     const fn set(&self, kind: SetKind) -> Set {
         Set::new(kind, self.lookup.family())
+    }
+}
+
+/// A link-local address.
+const fn link_local(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)),
+        Family::V6 => IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)),
     }
 }
 

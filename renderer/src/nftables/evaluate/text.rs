@@ -29,6 +29,7 @@ impl Display for Evaluation {
                 }
                 FlowOutcome::Rejected { .. } => "REJECTED",
                 FlowOutcome::Dropped { .. } => "DROPPED",
+                FlowOutcome::Egress => "EGRESS",
                 FlowOutcome::Untouched => "UNTOUCHED",
                 FlowOutcome::Foreign { .. } => "UNKNOWN",
             };
@@ -80,6 +81,7 @@ impl Display for FlowOutcome {
                 write!(f, "is dropped: the client is in no element of {set}")
             }
             Self::Dropped { set } => write!(f, "is dropped by an element of {set}"),
+            Self::Egress => f.write_str("leaves the cluster with the address of this node"),
             Self::Untouched => f.write_str("is left alone: no element concerns it"),
             Self::Foreign { set } => {
                 write!(f, "ends nobody knows how: {set} has an element for it that contiv never writes")

@@ -25,16 +25,19 @@ pub(crate) enum BaseChain {
     LearnOutput,
     /// Masquerades connections to frontends other than cluster IPs.
     ExternalPostrouting,
+    /// Masquerades what pods of this node send out of the cluster.
+    EgressPostrouting,
 }
 
 impl BaseChain {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::LoopbackPrerouting,
         Self::FirewallPrerouting,
         Self::FirewallOutput,
         Self::LearnPrerouting,
         Self::LearnOutput,
         Self::ExternalPostrouting,
+        Self::EgressPostrouting,
     ];
 
     /// The sets whose elements need this chain.
@@ -44,6 +47,7 @@ impl BaseChain {
             Self::FirewallPrerouting | Self::FirewallOutput => &[SetKind::Restricted],
             Self::LearnPrerouting | Self::LearnOutput => &[SetKind::Sticky],
             Self::ExternalPostrouting => &[SetKind::MasqueradeAlways, SetKind::MasqueradeOwn],
+            Self::EgressPostrouting => &[SetKind::NonMasquerade],
         };
         kinds.iter().flat_map(|kind| Family::ALL.map(|family| Set::new(*kind, family)))
     }
@@ -56,6 +60,7 @@ impl BaseChain {
             Self::LearnPrerouting => "learn-prerouting",
             Self::LearnOutput => "learn-output",
             Self::ExternalPostrouting => "external-postrouting",
+            Self::EgressPostrouting => "egress-postrouting",
         }
     }
 
@@ -70,7 +75,7 @@ impl BaseChain {
             Self::FirewallOutput => Hook::filter_at(OUTPUT, BEFORE_DSTNAT),
             Self::LearnPrerouting => Hook::filter_at(PREROUTING, AFTER_DSTNAT),
             Self::LearnOutput => Hook::filter_at(OUTPUT, AFTER_DSTNAT),
-            Self::ExternalPostrouting => Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
+            Self::ExternalPostrouting | Self::EgressPostrouting => Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
         }
     }
 
@@ -104,6 +109,9 @@ impl BaseChain {
                 let goto = Expression::Goto(names.masquerade_external);
                 vec![Expression::Family(family), Expression::StatusDnat, goto]
             }
+            Self::EgressPostrouting => {
+                vec![Expression::Family(family), Expression::Goto(names.masquerade_egress)]
+            }
         }
     }
 
@@ -126,6 +134,9 @@ impl BaseChain {
             }
             Self::ExternalPostrouting => {
                 format!("meta nfproto ipv{digit} ct status dnat goto {}", names.masquerade_external)
+            }
+            Self::EgressPostrouting => {
+                format!("meta nfproto ipv{digit} goto {}", names.masquerade_egress)
             }
         }
     }

@@ -39,6 +39,8 @@ pub(crate) enum SetKind {
     Restricted,
     SourceRanges,
     ServiceCidrs,
+    NonMasquerade,
+    Routed,
 }
 
 /// The format of a set's keys and data.
@@ -65,7 +67,7 @@ pub(crate) enum Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Services,
         Self::NodePorts,
         Self::Backends,
@@ -86,6 +88,8 @@ impl SetKind {
         Self::Restricted,
         Self::SourceRanges,
         Self::ServiceCidrs,
+        Self::NonMasquerade,
+        Self::Routed,
     ];
 
     /// The map of frontends for new connections. Node ports have their own, since the kernel validates every verdict map once
@@ -116,6 +120,8 @@ impl SetKind {
             Self::Restricted => "restricted",
             Self::SourceRanges => "source-ranges",
             Self::ServiceCidrs => "service-cidrs",
+            Self::NonMasquerade => "non-masquerade",
+            Self::Routed => "routed",
         }
     }
 
@@ -141,7 +147,9 @@ impl SetKind {
             | Self::Affinity
             | Self::Restricted
             | Self::SourceRanges
-            | Self::ServiceCidrs => false,
+            | Self::ServiceCidrs
+            | Self::NonMasquerade
+            | Self::Routed => false,
         }
     }
 
@@ -151,9 +159,11 @@ impl SetKind {
             Self::Sticky => Form::Verdicts { counter: false },
             Self::Backends | Self::BackendsOutside => Form::Slots,
             Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => Form::Frontends,
-            Self::ClusterIps | Self::NodeIps => Form::Addresses,
+            Self::ClusterIps | Self::NodeIps | Self::Routed => Form::Addresses,
             Self::Hairpin => Form::Pairs,
-            Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs => Form::Ranges,
+            Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs | Self::NonMasquerade => {
+                Form::Ranges
+            }
             Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,

@@ -90,6 +90,7 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.masquerade, masquerade(family)),
             plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
+            plain(names.masquerade_egress, masquerade_egress(family)),
             plain(names.firewall, firewall(family)),
             plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
             plain(names.learn_node_ports, learn(family, true, None)),
@@ -145,6 +146,7 @@ pub(super) struct ChainNames {
     masquerade: &'static str,
     pub(super) masquerade_external: &'static str,
     masquerade_node_ports: &'static str,
+    pub(super) masquerade_egress: &'static str,
     pub(super) firewall: &'static str,
     pub(super) learn: &'static str,
     learn_node_ports: &'static str,
@@ -160,6 +162,7 @@ pub(super) const fn names(family: Family) -> ChainNames {
             masquerade: "masquerade-v4",
             masquerade_external: "masquerade-external-v4",
             masquerade_node_ports: "masquerade-node-ports-v4",
+            masquerade_egress: "masquerade-egress-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
             learn_node_ports: "learn-node-ports-v4",
@@ -172,6 +175,7 @@ pub(super) const fn names(family: Family) -> ChainNames {
             masquerade: "masquerade-v6",
             masquerade_external: "masquerade-external-v6",
             masquerade_node_ports: "masquerade-node-ports-v6",
+            masquerade_egress: "masquerade-egress-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
             learn_node_ports: "learn-node-ports-v6",
@@ -235,6 +239,22 @@ fn masquerade_node_ports(family: Family) -> Vec<Rule> {
         [original_frontend(family, true), vec![always, Expression::Masquerade]].concat(),
         [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
         [from_node(family), original_frontend(family, true), masquerade_own(family)].concat(),
+    ]
+}
+
+/// What pods of this node send out of the cluster.
+fn masquerade_egress(family: Family) -> Vec<Rule> {
+    let accept_to = |kind| {
+        let to = Expression::In(Set::new(kind, family));
+        vec![Expression::Family(family), Expression::Daddr(family, FIRST), to, Expression::Accept]
+    };
+    let pods = Expression::In(Set::new(SetKind::Pods, family));
+    let interfaces = Expression::In(Set::new(SetKind::PodInterfaces, family));
+    vec![
+        accept_to(SetKind::NonMasquerade),
+        accept_to(SetKind::Routed),
+        vec![Expression::Family(family), Expression::Saddr(family, FIRST), pods, Expression::Masquerade],
+        vec![Expression::Interface, interfaces, Expression::Masquerade],
     ]
 }
 

@@ -43,6 +43,9 @@ fn random_services_lead_to_every_answer() {
                     },
                     match delivery.candidates.iter().any(|candidate| candidate.hairpin) {
                         _ if delivery.masquerade.is_hidden() => "hidden",
+                        _ if delivery.candidates.iter().any(|candidate| candidate.egress) => {
+                            "egress by service"
+                        }
                         true => "hidden for a hairpin",
                         false => "kept",
                     },
@@ -50,6 +53,7 @@ fn random_services_lead_to_every_answer() {
                 Verdict::Rejected(_) => &["rejected"],
                 Verdict::Dropped(_) => &["dropped"],
                 Verdict::Routed => &["routed"],
+                Verdict::Egress => &["egress"],
                 Verdict::Untouched => &["untouched"],
             };
             for word in words {
@@ -67,6 +71,8 @@ fn random_services_lead_to_every_answer() {
         "rejected",
         "dropped",
         "routed",
+        "egress",
+        "egress by service",
         "untouched",
     ] {
         assert!(seen.get(word).is_some_and(|&count| count >= 20), "{word} is rare: {seen:?}");

@@ -9,7 +9,7 @@ use crate::nftables::{
     element::{Element, Key, Value},
     layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
     netlink::constants::chain,
-    plan::plan,
+    plan::{plan, routed},
     read::Elements,
     table::Table,
 };
@@ -54,7 +54,8 @@ impl DesiredTable {
             let plan = plan(service);
             let frontends = plan.frontends.keys().map(ToString::to_string);
             let hairpins = plan.hairpins.iter().map(|address| format!("{address} . {address}"));
-            let addresses = plan.cluster_ips.iter().map(ToString::to_string);
+            let addresses = plan.cluster_ips.iter().copied().chain(routed(service));
+            let addresses = addresses.map(|address| address.to_string());
             for key in frontends.chain(hairpins).chain(addresses) {
                 wanted.owners.entry(key).or_insert_with(|| service.id.clone());
             }

@@ -13,7 +13,7 @@ async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     server.withhold_bookmarks("nodes");
     let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
     let store: std::sync::Arc<dyn Store> =
-        std::sync::Arc::new(KubeStore::new(address, &Scope::node("n1", false)));
+        std::sync::Arc::new(KubeStore::new(address, &Scope::node("n1", &KubeAddress::default())));
     let (mut events, _handle) = Feed::start(store, "/");
     assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
     server.take_requests();

@@ -40,12 +40,15 @@ fn outcome(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     match &trace.verdict {
         Verdict::Backends(delivery) => {
             let hidden = delivery.masquerade.is_hidden();
-            let backends = delivery.candidates.iter().map(|it| (it.address, hidden || it.hairpin));
+            let backends =
+                delivery.candidates.iter().map(|it| (it.address, hidden || it.hairpin || it.egress));
             FlowOutcome::by_addresses(lab, flow, backends)
         }
         Verdict::Rejected(_) => Ok(FlowOutcome::Rejected),
         Verdict::Dropped(_) => Ok(FlowOutcome::Dropped),
-        verdict @ (Verdict::Routed | Verdict::Untouched) => Err(LabError::Unexpected(format!("{verdict:?}"))),
+        verdict @ (Verdict::Routed | Verdict::Egress | Verdict::Untouched) => {
+            Err(LabError::Unexpected(format!("{verdict:?}")))
+        }
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) enum Mode {
     NoDetection,
     /// Every client of a cluster IP is masqueraded.
     MasqueradeAll,
+    /// Pods are masqueraded outside the cluster, and the pods of the other node are not known.
+    Egress,
 }
 
 /// A row of the matrix.

@@ -1,4 +1,5 @@
-//! The overrides of kube-proxy's table: pods detected by interfaces, by unknown CIDRs, or not at all; every client masqueraded.
+//! The overrides of kube-proxy's table: pods detected by interfaces, by unknown CIDRs, or not at all; every client masqueraded;
+//! and pods masqueraded outside the cluster.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -12,11 +13,12 @@ use super::{
     run,
 };
 
-const MODES: [(Mode, &[&str]); 4] = [
+const MODES: [(Mode, &[&str]); 5] = [
     (Mode::Interfaces, &["--local-detect=interfaces:pod1,pod2*"]),
     (Mode::NoPodCidrs, &[]),
     (Mode::NoDetection, &["--local-detect=none"]),
     (Mode::MasqueradeAll, &["--masquerade-all"]),
+    (Mode::Egress, &["--masquerade-egress"]),
 ];
 
 const SERVICES: [(Policies, [&str; 2]); 4] = [
@@ -68,6 +70,9 @@ fn every_override_of_table_holds_in_all_three_ways() -> Result<()> {
             // A UDP client that reuses the port of an earlier mode would continue its flow.
             lab.node.exec(&["conntrack", "--flush"])?;
             state.put_node(&NodeManifest { host: lab.node.host, pods, zone: None })?;
+            if mode == Mode::Egress {
+                state.delete_node(lab.node2.host)?;
+            }
             let flags = flags.iter().map(ToString::to_string).collect();
             let agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
             let flows_from = |source| flows_from(mode, source, services(lab));

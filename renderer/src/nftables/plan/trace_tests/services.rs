@@ -10,6 +10,7 @@ use contiv_model::{
     Assignment, Backend, BackendState, Balance, Carrier, ClusterIpMasquerade, ContivService, Flow, Frontend,
     InterfaceName, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
+use ipnetwork::IpNetwork;
 use proptest::{
     collection::vec,
     option,
@@ -32,6 +33,9 @@ const POD_INTERFACES: [&str; 2] = ["cni0", "veth*"];
 const LOCAL_IPS: [&str; 2] = ["10.244.1.9", "fd00:2::1"];
 const INTERFACES: [&str; 3] = ["cni0", "veth7", "eth0"];
 const SERVICE_CIDRS: [&str; 2] = ["10.96.0.0/16", "fd00:96::/112"];
+const NON_MASQUERADE_CIDRS: [&str; 4] =
+    ["10.244.0.0/16", "198.51.100.0/24", "fd00::/16", "2001:db8:1::1/128"];
+const LINK_LOCAL: [&str; 2] = ["169.254.0.0/16", "fe80::/10"];
 const SOURCE_RANGES: [&str; 4] = ["192.0.2.0/24", "10.244.1.0/30", "2001:db8:2::/48", "0.0.0.0/0"];
 /// Local pods, some of them backends; the node; and others, some of them in the source ranges.
 const CLIENTS: [&str; 13] = [
@@ -67,9 +71,19 @@ where
 fn node() -> impl Strategy<Value = NodeFacts> {
     let masquerade =
         select(&[ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None][..]);
-    let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS));
+    let non_masquerade = option::of(some(&NON_MASQUERADE_CIDRS).prop_map(|mut ranges| {
+        ranges.extend(all::<IpNetwork>(&LINK_LOCAL));
+        ranges
+    }));
+    let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS), non_masquerade);
     (some(&NODE_IPS), some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
-        |(node_ips, local_ips, (pod_cidrs, service_cidrs), pod_interfaces, cluster_ip_masquerade)| {
+        |(
+            node_ips,
+            local_ips,
+            (pod_cidrs, service_cidrs, non_masquerade_cidrs),
+            pod_interfaces,
+            cluster_ip_masquerade,
+        )| {
             NodeFacts {
                 node_ips,
                 local_ips,
@@ -77,6 +91,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                 pod_interfaces,
                 cluster_ip_masquerade,
                 service_cidrs,
+                non_masquerade_cidrs,
                 ..NodeFacts::default()
             }
         },

@@ -1,0 +1,147 @@
+//! What pods send out of the cluster: masqueraded where it is asked for, except for destinations that are left out.
+
+use std::{net::IpAddr, time::Duration};
+
+use contiv_model::{Flow, Trace};
+use contiv_renderer::nftables::{Inspector, differences};
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Manifests, NodeManifest, State},
+    lab::{
+        Family, Lab, LabError, Namespace, Outcome, Protocol, Responder, Result, isolated, ranges, wait_until,
+    },
+};
+
+const PORT: u16 = 7070;
+/// The time after which no answer will come.
+const NO_ANSWER: Duration = Duration::from_secs(1);
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn pods_leave_with_the_nodes_address_where_it_is_asked_for() -> Result<()> {
+    isolated("egress::pods_leave_with_the_nodes_address_where_it_is_asked_for", |lab| {
+        let servers = [&lab.client, &lab.node2, &lab.pod1, &lab.pod3];
+        let _responders = Responder::start_all(servers, PORT)?;
+        let state = Manifests::new(lab)?;
+        state.delete_node(lab.node2.host)?;
+        let start = |flags: &[&str]| {
+            // A client that reuses a port would continue an earlier flow.
+            lab.node.exec(&["conntrack", "--flush"])?;
+            let flags = flags.iter().map(ToString::to_string).collect();
+            Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })
+        };
+
+        let agent = start(&[])?;
+        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
+        assert!(!has_chain(lab), "no packet passes a chain that nothing needs");
+        agent.stop()?;
+
+        let by_interface = ["--masquerade-egress", "--local-detect=interfaces:pod1,pod2*"];
+        for flags in [&["--masquerade-egress"][..], &by_interface] {
+            let agent = start(flags)?;
+            assert!(has_chain(lab));
+            reaches(lab, &agent, &lab.client, &Source::Node)?;
+            reaches(lab, &agent, &lab.node2, &Source::Node)?;
+            reaches(lab, &agent, &lab.pod3, &Source::Node)?;
+            reaches(lab, &agent, &lab.pod1, &Source::Pod)?;
+            // The other node joins the cluster.
+            let joining = lab.node2.host;
+            state.put_node(&NodeManifest { host: joining, pods: Some(&ranges::PODS2), zone: None })?;
+            let address = joining.address(Family::V6);
+            let list = ["nft", "list", "set", "inet", "contiv", "non-masquerade6"];
+            wait_until("the node is in the cluster", SOON, || {
+                lab.node.exec(&list).is_ok_and(|set| set.contains(&address.to_string()))
+            })?;
+            lab.node.exec(&["conntrack", "--flush"])?;
+            reaches(lab, &agent, &lab.client, &Source::Node)?;
+            reaches(lab, &agent, &lab.node2, &Source::Pod)?;
+            reaches(lab, &agent, &lab.pod3, &Source::Pod)?;
+            agent.stop()?;
+            state.delete_node(joining)?;
+        }
+
+        let excluded = format!(
+            "--non-masquerade-cidrs={},{}",
+            ranges::EXTERNAL.cidr(Family::V4),
+            ranges::EXTERNAL.cidr(Family::V6)
+        );
+        let agent = start(&["--masquerade-egress", &excluded])?;
+        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
+        reaches(lab, &agent, &lab.node2, &Source::Pod)?;
+        reaches(lab, &agent, &lab.pod3, &Source::Node)?;
+        agent.stop()?;
+
+        let agent = start(&[])?;
+        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
+        reaches(lab, &agent, &lab.pod3, &Source::Pod)?;
+        assert!(!has_chain(lab), "a restart without the setting removes it");
+        agent.stop().map(drop)
+    })
+}
+
+/// Whose address a server sees.
+enum Source {
+    Pod,
+    Node,
+    /// No answer finds back.
+    Nobody,
+}
+
+/// Sends from pod2 to this server by every protocol, and compares the outcome, the agent's trace and the kernel's tables.
+fn reaches(lab: &Lab, agent: &Agent<'_>, server: &Namespace, expected: &Source) -> Result<()> {
+    for (family, protocol) in
+        Family::BOTH.into_iter().flat_map(|f| [Protocol::Tcp, Protocol::Udp].map(|p| (f, p)))
+    {
+        let to = server.host.socket(family, PORT);
+        let flow = format!("{} to {to}, {protocol:?}", lab.pod2.host.name);
+        let failed = |error: LabError| LabError::Unexpected(format!("{flow}: {error}"));
+        let from = |host: &Namespace| host.host.address(family);
+        let seen = match expected {
+            Source::Pod => Some(from(&lab.pod2)),
+            Source::Node => Some(from(&lab.node)),
+            Source::Nobody => None,
+        };
+        if let Some(seen) = seen {
+            let answer = lab.pod2.ask(protocol, to)?.answer().map_err(failed)?;
+            assert_eq!((answer.by.as_str(), answer.seen_source.ip()), (server.host.name, seen), "{flow}");
+        } else {
+            let outcome = lab.pod2.ask_within(protocol, to, NO_ANSWER)?;
+            assert!(!matches!(outcome, Outcome::Answered { .. }), "{flow}: {outcome:?}");
+        }
+        explains(lab, agent, (from(&lab.pod2), to.ip()), protocol, matches!(expected, Source::Node))?;
+    }
+    Ok(())
+}
+
+/// The agent's trace and the kernel's tables say whether the flow is masqueraded.
+fn explains(
+    lab: &Lab,
+    agent: &Agent<'_>,
+    (from, to): (IpAddr, IpAddr),
+    protocol: Protocol,
+    is_masqueraded: bool,
+) -> Result<()> {
+    let name = if protocol == Protocol::Tcp { "TCP" } else { "UDP" };
+    let path = format!("/trace?from={from}&to={to}&port={PORT}&protocol={name}&interface=pod2");
+    let trace: Trace = serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)?;
+    let expected = if is_masqueraded { "EGRESS" } else { "UNTOUCHED" };
+    assert!(trace.to_string().contains(expected), "{trace}");
+    let flow: Flow = trace.flow.clone();
+    let answer = lab.node.run(|| {
+        let mut inspector = Inspector::open().map_err(unexpected)?;
+        assert_eq!(inspector.rules().to_vec(), Vec::<String>::new());
+        inspector.ask(&flow).map_err(unexpected)
+    })?;
+    assert_eq!(differences(&trace, &answer), Vec::<String>::new(), "{trace}{answer}");
+    Ok(())
+}
+
+fn has_chain(lab: &Lab) -> bool {
+    lab.node.exec(&["nft", "list", "chain", "inet", "contiv", "egress-postrouting"]).is_ok()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+fn unexpected(error: impl ToString) -> LabError {
+    LabError::Unexpected(error.to_string())
+}
