@@ -59,9 +59,9 @@ impl Observed {
             .into_iter()
             .map(|entry| (entry.source, entry.reason, entry.in_force))
             .collect();
-        let health = core.proxy_health();
+        let (status, health) = (core.status(), core.proxy_health());
         let parts = BTreeMap::from([
-            ("services", format!("{:#?}", core.services().collect::<Vec<_>>())),
+            ("services", format!("{:#?}", core.services())),
             ("facts about the node", format!("{:#?}", snapshot.node)),
             ("sizes", format!("{:#?}", core.sizes())),
             ("quarantine", format!("{quarantine:#?}")),
@@ -70,9 +70,10 @@ impl Observed {
                 "health of the node",
                 format!("{:?}", (health.in_sync, health.unapplied_since, health.node_eligible)),
             ),
-            ("readiness", format!("{:?}", (core.is_ready(), core.is_synced(), core.is_from_mirror()))),
-            ("revision", core.revision().to_string()),
-            ("outage", format!("{:?}", core.store_down())),
+            ("readiness", format!("{:?}", (status.ready, status.synced, status.from_mirror))),
+            ("revision", status.revision.to_string()),
+            ("outage", format!("{:?}", (status.store_down, status.held_deletions))),
+            ("number of entries in quarantine", status.quarantined.to_string()),
         ]);
         let verified = renderer.verifier().map(|mut verifier| verifier.verify(&snapshot));
         let drift = match verified {

@@ -532,13 +532,13 @@ impl World {
         let mut out = std::mem::take(&mut agent.out);
         // With a timer a first list waits no longer for what is saved.
         let can_delete = matches!(input, Input::Store(..) | Input::Saved(_) | Input::Timer);
-        let was_held = agent.core.held_deletions().is_some();
+        let was_held = agent.core.status().held_deletions.is_some();
         // A first list replaces what is saved.
         let before =
-            if agent.core.is_synced() { agent.core.services().count() } else { self.disk.services() };
+            if agent.core.status().synced { agent.core.services().len() } else { self.disk.services() };
         agent.core.handle(input, now, &mut out);
-        let is_checked = can_delete && !was_held && agent.core.is_synced();
-        let gone = before.saturating_sub(agent.core.services().count());
+        let is_checked = can_delete && !was_held && agent.core.status().synced;
+        let gone = before.saturating_sub(agent.core.services().len());
         if is_checked && gone >= invariants::MASS_DELETION && gone * 2 > before {
             self.broken = Some(format!("{gone} of {before} services are gone at once, and nothing is held"));
         }
@@ -663,7 +663,10 @@ impl World {
         let is_idle = agent.work.is_none() && agent.arriving.is_empty() && !agent.core.is_rendering();
         let renderers = agent.core.renderers(self.base + self.clock);
         let is_applied = renderers.iter().all(|view| view.state == "idle" && view.pending == "nothing");
-        is_idle && is_applied && agent.core.held_deletions().is_none() && self.feed.is_idle(&self.store)
+        is_idle
+            && is_applied
+            && agent.core.status().held_deletions.is_none()
+            && self.feed.is_idle(&self.store)
     }
 
     fn observe(&mut self) -> Option<Observed> {

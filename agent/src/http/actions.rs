@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
-use crate::node::{Query, Request};
+use crate::node::{Core, Request};
 
 /// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(
@@ -26,7 +26,7 @@ pub(super) async fn resync(
     _: FromLoopback,
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let after = api.ask(Query::Status).await?.events;
+    let after = api.ask(Core::status).await?.events;
     let request = Request::Resync { cause: "POST /controller/resync" };
     api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "resync": "requested", "after": after }))))

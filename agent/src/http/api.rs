@@ -11,7 +11,7 @@ use crate::{
     health::HealthCheckQuestions,
     logging::LogLevel,
     metrics::Metrics,
-    node::{Query, Reply, Request},
+    node::{Core, Question, Request},
 };
 
 /// How long a request waits for the node core, or for a renderer.
@@ -46,11 +46,23 @@ impl Api {
         Self { configuration: toml.into(), ..self }
     }
 
-    /// Queries the node. `question` wraps the channel for the answer.
-    pub(super) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> Result<T, ApiError> {
-        let (reply, answer) = oneshot::channel();
+    /// Asks the node about its state.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (question, answer) = Question::new(ask);
+        self.request(Request::Ask(question), answer).await
+    }
+
+    /// Sends a request to the node, and waits for its answer.
+    pub(super) async fn request<T>(
+        &self,
+        request: Request,
+        answer: oneshot::Receiver<T>,
+    ) -> Result<T, ApiError> {
         let exchange = async {
-            self.requests.send(Request::Query(question(reply))).await.map_err(|_| ApiError::Stopping)?;
+            self.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
             answer.await.map_err(|_| ApiError::Stopping)
         };
         tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::NodeBusy)?

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Api, error::ApiError};
 use crate::{
     counters::ServiceConnections,
-    node::{Query, Sizes},
+    node::{Core, Sizes},
 };
 
 #[derive(Debug, Deserialize)]
@@ -53,7 +53,7 @@ pub(super) async fn counters(
 
 /// Reads them; only the `top` services if that is given.
 pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
-    let services = api.ask(Query::Services).await?;
+    let services = api.ask(Core::services).await?;
     let start = Instant::now();
     let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
     let refused = services.iter().map(|of| of.refused).sum();
@@ -67,5 +67,5 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
 }
 
 pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {
-    api.ask(Query::Sizes).await.map(Json)
+    api.ask(Core::sizes).await.map(Json)
 }

@@ -1,6 +1,6 @@
 //! Probes and metrics.
 
-use std::fmt;
+use std::{fmt, time::Instant};
 
 use axum::{
     Json,
@@ -11,20 +11,20 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
-use crate::node::{Query, RendererView};
+use crate::node::{Core, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let status = api.ask(Query::Status).await?;
+    let status = api.ask(Core::status).await?;
     Ok(Json(json!({ "status": "ok", "events": status.events })))
 }
 
 pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let status = api.ask(Query::Status).await?;
+    let status = api.ask(Core::status).await?;
     match status {
         status if status.ready => Ok(Json(json!({ "status": "ready", "revision": status.revision }))),
-        status if status.synced => {
-            Err(ApiError::RenderersNotReady(not_ready(&api.ask(Query::Renderers).await?)))
-        }
+        status if status.synced => Err(ApiError::RenderersNotReady(not_ready(
+            &api.ask(|core| core.renderers(Instant::now())).await?,
+        ))),
         _ => Err(ApiError::NotReady("the store has not been read yet")),
     }
 }
@@ -41,10 +41,10 @@ fn not_ready(renderers: &[RendererView]) -> String {
 
 /// While the node does not answer, the sizes are the previous ones; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    if let (Ok(status), Ok(sizes)) = (api.ask(Query::Status).await, api.ask(Query::Sizes).await) {
+    if let (Ok(status), Ok(sizes)) = (api.ask(Core::status).await, api.ask(Core::sizes).await) {
         api.metrics.sizes.set(&status, &sizes);
     }
-    if let Ok(renderers) = api.ask(Query::Renderers).await {
+    if let Ok(renderers) = api.ask(|core| core.renderers(Instant::now())).await {
         api.metrics.renderers.set(&renderers);
     }
     if api.metrics.services.bound() > 0

@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Api, error, serve_router};
-use crate::{health::ProxyHealth, node::Query};
+use crate::{health::ProxyHealth, node::Core};
 
 #[derive(Debug, Clone)]
 struct Source {
@@ -72,7 +72,7 @@ async fn livez(State(source): State<Source>) -> Response {
 impl Source {
     async fn answer(&self, node_eligible: Option<bool>) -> Response {
         // A loop that does not answer does not update its state either.
-        let is_alive = self.api.ask(Query::Status).await.is_ok();
+        let is_alive = self.api.ask(Core::status).await.is_ok();
         let proxy = *self.proxy.borrow();
         let healthy = is_alive && proxy.is_up_to_date(Instant::now().into_std());
         let current_time = Timestamp::now();

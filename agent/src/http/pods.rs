@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
-use crate::node::{PodAddition, Query, Request};
+use crate::node::{PodAddition, Request};
 
 /// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);
@@ -38,7 +38,7 @@ pub(super) struct AddArguments {
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let pods = api.ask(Query::Pods).await?;
+    let pods = api.ask(|core| core.pods().clone()).await?;
     let pod = |(pod, interface): (PodId, InterfaceName)| json!({ "pod": pod, "interface": interface });
     Ok(Json(pods.into_iter().map(pod).collect()))
 }

@@ -11,7 +11,7 @@ use contiv_model::{Flow, InterfaceName, Protocol, trace as trace_flow};
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
-use crate::node::Query;
+use crate::node::Core;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +71,7 @@ pub(super) async fn trace(
         flow = flow.by_interface(interface);
     }
     // The node only returns its snapshot; the search through all services runs here.
-    let snapshot = api.ask(Query::Snapshot).await?;
+    let snapshot = api.ask(Core::snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);
     Ok(match format {

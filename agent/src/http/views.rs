@@ -1,6 +1,6 @@
 //! State and history as JSON.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Json,
@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 use super::{Api, api::ANSWER_LIMIT, error::ApiError};
 use crate::{
     health::HealthCheckView,
-    node::{HistoryQuery, Quarantined, Query, RendererView, Status},
+    node::{Core, HistoryQuery, Quarantined, RendererView, Request, Status},
 };
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
-    api.ask(Query::Status).await.map(Json)
+    api.ask(Core::status).await.map(Json)
 }
 
 pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
-    api.ask(Query::Services).await.map(Json)
+    api.ask(Core::services).await.map(Json)
 }
 
 pub(super) async fn service(
@@ -31,14 +31,19 @@ pub(super) async fn service(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Json<Arc<ContivService>>, ApiError> {
     let id = ServiceId::new(namespace, name);
-    let found = api.ask(|reply| Query::Service(id.clone(), reply)).await?;
+    let found = api
+        .ask({
+            let id = id.clone();
+            move |core| core.service(&id)
+        })
+        .await?;
     let hint = "it is not stored, is headless or an ExternalName, has neither an address nor a node port, cannot be used \
                 (see /quarantine), or is for another proxy";
     found.map(Json).ok_or_else(|| ApiError::NotFound(format!("renderers have no service {id}: {hint}")))
 }
 
 pub(super) async fn snapshot(State(api): State<Api>) -> Result<Json<Snapshot>, ApiError> {
-    let snapshot = api.ask(Query::Snapshot).await?;
+    let snapshot = api.ask(Core::snapshot).await?;
     snapshot.map(Json).ok_or(ApiError::NotReady("the store has not been read yet"))
 }
 
@@ -53,15 +58,15 @@ pub(super) async fn objects(
     let kind: Kind = word.parse().map_err(|error| ApiError::NotFound(format!("{error}")))?;
     let kind = object_kind(kind)
         .ok_or_else(|| ApiError::NotFound(format!("the agent keeps no {kind}s: nothing depends on them")))?;
-    api.ask(|reply| Query::Objects(kind, reply)).await.map(Json)
+    api.ask(move |core| core.objects(kind)).await.map(Json)
 }
 
 pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {
-    api.ask(Query::Nodes).await.map(Json)
+    api.ask(Core::nodes).await.map(Json)
 }
 
 pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<RendererView>>, ApiError> {
-    api.ask(Query::Renderers).await.map(Json)
+    api.ask(|core| core.renderers(Instant::now())).await.map(Json)
 }
 
 pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
@@ -83,7 +88,7 @@ pub(super) async fn quarantine(
     arguments: Result<Arguments<QuarantineArguments>, QueryRejection>,
 ) -> Result<Json<Vec<Quarantined>>, ApiError> {
     let Arguments(QuarantineArguments { skip }) = arguments.map_err(bad_request)?;
-    api.ask(|reply| Query::Quarantine(skip, reply)).await.map(Json)
+    api.ask(move |core| core.quarantine(skip)).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,7 +113,8 @@ pub(super) async fn dump(
 ) -> Result<Response, ApiError> {
     let Arguments(DumpArguments { format }) = arguments.map_err(bad_request)?;
     let (reply, description) = oneshot::channel();
-    if !api.ask(|found| Query::Dump(name.clone(), found, reply)).await? {
+    let (found, is_found) = oneshot::channel();
+    if !api.request(Request::Describe(name.clone(), found, reply), is_found).await? {
         return Err(ApiError::NotFound(format!("no renderer {name:?} runs here; see /renderers")));
     }
     let Ok(Ok(description)) = tokio::time::timeout(ANSWER_LIMIT, description).await else {
@@ -125,7 +131,7 @@ pub(super) async fn history(
     arguments: Result<Arguments<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Arguments(query) = arguments.map_err(bad_request)?;
-    let records = api.ask(|reply| Query::History(query, reply)).await?;
+    let records = api.ask(move |core| core.history(query, Instant::now())).await?;
     match (query.seq_num, records.first()) {
         (None, _) => Ok(Json(records).into_response()),
         (Some(_), Some(record)) => Ok(Json(record).into_response()),

@@ -12,6 +12,7 @@ mod pods;
 mod quarantine;
 mod renderers;
 mod sizes;
+mod status;
 mod store_state;
 mod verification;
 
@@ -23,8 +24,8 @@ use std::{
 };
 
 use contiv_model::{
-    ChangeSet, ContivService, Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Processor,
-    ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
+    ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, ProcessorConfig,
+    ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -54,6 +55,7 @@ pub use own_node::own_node_key;
 pub use quarantine::Quarantined;
 pub use renderers::{LastError, LastReport, RendererView};
 pub use sizes::{LostFrontend, Sizes};
+pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
 
@@ -667,19 +669,23 @@ impl Core {
 
 /// Views of the state, all derived from it.
 impl Core {
-    /// The name of this node.
-    pub const fn node(&self) -> &NodeName {
-        self.own_node.name()
-    }
-
-    /// The store as configured.
-    pub fn store(&self) -> &str {
-        &self.store_name
-    }
-
-    /// When the core was created.
-    pub const fn started(&self) -> Now {
-        self.started
+    /// The state of the agent. Cheap, so that probes may ask often.
+    pub fn status(&self) -> Status {
+        Status {
+            node: self.own_node.name().to_string(),
+            version: env!("CARGO_PKG_VERSION"),
+            started: self.started.time,
+            store: self.store_name.clone(),
+            ready: self.was_ready,
+            synced: self.store.is_synced,
+            revision: self.store.revision,
+            held_deletions: self.guard.held().cloned(),
+            from_mirror: self.store.is_from_mirror,
+            mirror: self.store.mirror.clone(),
+            store_down: self.store.down.clone(),
+            quarantined: self.quarantine.len(),
+            events: self.events(),
+        }
     }
 
     /// Whether every renderer has applied its first snapshot; never becomes false again.
@@ -690,36 +696,6 @@ impl Core {
     /// Whether a renderer is working.
     pub fn is_rendering(&self) -> bool {
         self.renderers.are_busy()
-    }
-
-    /// Whether the store or its saved state has been read completely at least once.
-    pub const fn is_synced(&self) -> bool {
-        self.store.is_synced
-    }
-
-    /// Whether the active state is the mirror's because the store has not been read since the start.
-    pub const fn is_from_mirror(&self) -> bool {
-        self.store.is_from_mirror
-    }
-
-    /// The newest revision that has been applied.
-    pub const fn revision(&self) -> i64 {
-        self.store.revision
-    }
-
-    /// Deletions that are held until confirmed.
-    pub fn held_deletions(&self) -> Option<&HeldDeletions> {
-        self.guard.held()
-    }
-
-    /// The state of the mirror; none without one.
-    pub const fn mirror(&self) -> Option<&MirrorStatus> {
-        self.store.mirror.as_ref()
-    }
-
-    /// The current outage of the store, if there is one.
-    pub const fn store_down(&self) -> Option<&StoreDown> {
-        self.store.down.as_ref()
     }
 
     /// The health of this node's traffic.
@@ -734,8 +710,8 @@ impl Core {
     }
 
     /// Every service as renderers have it.
-    pub fn services(&self) -> impl Iterator<Item = Arc<ContivService>> {
-        self.processor.services().map(|(_, service)| self.corrected(service))
+    pub fn services(&self) -> Vec<Arc<ContivService>> {
+        self.processor.services().map(|(_, service)| self.corrected(service)).collect()
     }
 
     /// One service.
@@ -777,11 +753,6 @@ impl Core {
         self.renderers.views(now).map(verified).collect()
     }
 
-    /// The number of entries in the quarantine.
-    pub fn quarantined(&self) -> usize {
-        self.quarantine.len()
-    }
-
     /// The quarantine without the first entries; the number of returned entries is limited.
     pub fn quarantine(&self, skip: usize) -> Vec<Quarantined> {
         self.quarantine.list(skip, |object: &ObjectKey| self.processor.object(object).is_some())
@@ -793,7 +764,7 @@ impl Core {
     }
 
     /// The events that a query selects, oldest first.
-    pub fn history(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
+    pub fn history(&self, query: HistoryQuery, now: Instant) -> Vec<Record> {
         self.history.query(query, now)
     }
 

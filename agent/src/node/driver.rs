@@ -18,7 +18,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api::{self, PodAddition, Query, Request},
+    api::{PodAddition, Request},
     core::{Core, CoreConfig, own_node_key},
     decode::Decoder,
     inputs::{Inputs, Next},
@@ -201,23 +201,23 @@ impl Node {
         self.outputs.publish_state(&self.core);
     }
 
-    /// Answers a query; another request becomes an input.
+    /// Answers a question; a request for a change becomes an input.
     fn serve(&mut self, request: Request) -> Option<Input> {
         match request {
-            Request::Query(query) => {
-                let now = Instant::now().into_std();
-                match api::answer(&mut self.core, query, now) {
-                    Some(Query::Ready(reply)) if self.core.is_ready() => {
-                        let _ = reply.send(());
-                    }
-                    Some(Query::Ready(reply)) => self.outputs.awaiting_readiness.push(reply),
-                    Some(Query::Dump(name, found, reply)) => {
-                        let renderer = self.outputs.renderers.get(&*name);
-                        let is_asked = renderer.is_some_and(|jobs| jobs.send(Job::Describe(reply)).is_ok());
-                        let _ = found.send(is_asked);
-                    }
-                    _ => {}
-                }
+            Request::Ask(question) => {
+                question.answer(&self.core);
+                None
+            }
+            Request::AwaitReady(reply) => {
+                self.outputs.awaiting_readiness.push(reply);
+                self.outputs.publish_state(&self.core);
+                None
+            }
+            Request::Describe(name, found, reply) => {
+                let renderer = self.outputs.renderers.get(&*name);
+                let is_asked = renderer.is_some_and(|jobs| jobs.send(Job::Describe(reply)).is_ok());
+                // A dropped receiver is ignored.
+                let _ = found.send(is_asked);
                 None
             }
             Request::LocalAddresses(addresses) => Some(Input::LocalAddresses(addresses)),

@@ -121,10 +121,10 @@ mod tests {
     use std::time::Duration;
 
     use contiv_store::Snapshot;
-    use tokio::sync::{mpsc, oneshot};
+    use tokio::sync::mpsc;
 
     use super::*;
-    use crate::node::api::Query;
+    use crate::node::{api::Question, core::Core};
 
     #[tokio::test(start_paused = true)]
     async fn many_requests_do_not_starve_store_and_timer() {
@@ -152,7 +152,7 @@ mod tests {
             let mut turns = Vec::new();
             for _ in 0..6 {
                 // A client that asks again as soon as it has an answer.
-                while ask.try_send(Request::Query(Query::Status(oneshot::channel().0))).is_ok() {}
+                while ask.try_send(Request::Ask(Question::new(Core::status).0)).is_ok() {}
                 turns.push(match inputs.next(deadline).await {
                     Some(Next::Request(_)) => "asked",
                     Some(Next::Store(_)) => "said",

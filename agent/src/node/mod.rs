@@ -12,10 +12,11 @@
 //! - [`message`]: all that can happen, and all that can be wanted.
 //! - [`core`]: what is decided; `core/` has a small type for each concern.
 //! - [`decode`]: values of the store become events of the processor, before they reach the core.
-//! - [`api`]: what other tasks ask, and what they see.
+//! - [`api`]: what other tasks ask; a question is a function of the core's state.
 //! - `driver`, `inputs`, `outputs`, `renderer_thread`, `verifier_thread`: the only places that wait or block.
 //!
-//! A new kind of input is a variant of [`message::Input`], a source in `inputs`, and an arm of [`core::Core::handle`].
+//! A new kind of input is a variant of [`message::Input`], a source in `inputs`, and an arm of [`Core::handle`].
+//! Something new that users can ask is a method of [`Core`].
 
 pub mod api;
 pub mod core;
@@ -31,11 +32,11 @@ mod verifier_thread;
 mod tests;
 
 pub use self::core::{
-    CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, HistoryQuery, LastError, LastReport, LostFrontend,
-    MirrorStatus, Outcome, Quarantined, Record, RendererView, Sizes, StoreDown, VerificationConfig,
-    VerificationView,
+    Core, CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, HistoryQuery, LastError, LastReport,
+    LostFrontend, MirrorStatus, Outcome, Quarantined, Record, RendererView, Sizes, Status, StoreDown,
+    VerificationConfig, VerificationView,
 };
-pub use api::{PodAddition, Query, Reply, Request, Status};
+pub use api::{PodAddition, Question, Reply, Request};
 pub use driver::{FollowedStore, Node, NodeConfig, StoreFeedEnded};
 pub use message::PodNotAdded;
 pub use outputs::MetricSink;

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, time::Duration};
 use contiv_model::ServiceId;
 use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Outcome, Query, Record, Request};
+use super::{Outcome, Record, Request};
 use crate::test_support::{
     Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
 };
@@ -292,10 +292,10 @@ async fn hanging_renderer_is_reported_and_others_continue() {
 #[tokio::test]
 async fn unreadable_value_keeps_last_good_one_until_good_or_gone() {
     let harness = Harness::start(vec![], vec![web()]);
-    let quarantine = async || harness.ask(|reply| Query::Quarantine(0, reply)).await;
+    let quarantine = async || harness.ask(move |core| core.quarantine(0)).await;
     let address = async || {
         let id = ServiceId::new("default", "web");
-        let found = harness.ask(|reply| Query::Service(id, reply)).await;
+        let found = harness.ask(move |core| core.service(&id)).await;
         found.map(|service| service.cluster_ips.first().unwrap().to_string())
     };
     harness.say(batch(8, vec![put(bad_service("web")), put(bad_service("new"))])).await;
@@ -336,7 +336,7 @@ async fn problems_of_store_are_in_quarantine() {
     };
     harness.say(FeedEvent::Problems(vec![problem.clone()])).await;
     harness.history(|records| records.len() == 2).await;
-    let bad = harness.ask(|reply| Query::Quarantine(0, reply)).await;
+    let bad = harness.ask(move |core| core.quarantine(0)).await;
     let [entry] = bad.as_slice() else { panic!("{bad:?}") };
     assert_eq!(
         (&entry.source, &entry.object, &entry.field),

@@ -7,20 +7,20 @@
 mod collector;
 mod spans;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::trace::{RandomIdGenerator, SpanExporter as _};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
 use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    node::{HistoryQuery, Outcome, Query, Record, Request},
+    node::{HistoryQuery, Outcome, Question, Record, Request},
 };
 use spans::{Clock, spans};
 
@@ -76,9 +76,9 @@ impl Follower {
 
     /// The next completed events. None when the node has ended.
     async fn new_records(&self) -> Option<Vec<Record>> {
-        let (reply, answer) = oneshot::channel();
         let query = HistoryQuery { from: Some(self.next), ..HistoryQuery::default() };
-        self.requests.send(Request::Query(Query::History(query, reply))).await.ok()?;
+        let (question, answer) = Question::new(move |core| core.history(query, Instant::now()));
+        self.requests.send(Request::Ask(question)).await.ok()?;
         let mut records = answer.await.ok()?;
         records.truncate(records.iter().take_while(|record| is_over(record)).count());
         Some(records)

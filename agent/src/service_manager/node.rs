@@ -1,20 +1,23 @@
 //! The state of the agent, as its node answers.
 
+use std::time::Instant;
+
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
 
 use super::{INTERVAL, ProcessStatus, words};
-use crate::node::{Query, RendererView, Reply, Request};
+use crate::node::{Question, RendererView, Request};
 
 /// Asks the node; none if it has ended.
 pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<ProcessStatus> {
-    let questions = async {
-        let status = question(&requests, Query::Status).await?;
-        Some((status, question(&requests, Query::Renderers).await?))
+    let (question, answer) = Question::new(|core| (core.status(), core.renderers(Instant::now())));
+    let exchange = async {
+        requests.send(Request::Ask(question)).await.ok()?;
+        answer.await.ok()
     };
-    let Ok(answer) = timeout(INTERVAL, questions).await else {
+    let Ok(answer) = timeout(INTERVAL, exchange).await else {
         return Some(ProcessStatus::silent("the node does not answer".to_owned()));
     };
     let (status, renderers) = answer?;
@@ -30,13 +33,8 @@ pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<Proce
 
 /// Comes to its end when the node has become ready; never if it ends before.
 pub(crate) async fn readiness_of_node(requests: mpsc::Sender<Request>) {
-    if question(&requests, Query::Ready).await.is_none() {
+    let (reply, ready) = oneshot::channel();
+    if requests.send(Request::AwaitReady(reply)).await.is_err() || ready.await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-async fn question<T>(requests: &mpsc::Sender<Request>, wrap: impl FnOnce(Reply<T>) -> Query) -> Option<T> {
-    let (reply, answer) = oneshot::channel();
-    requests.send(Request::Query(wrap(reply))).await.ok()?;
-    answer.await.ok()
 }

@@ -130,7 +130,7 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
     };
     tokio::spawn(manager.follow(look, readiness_of_node(requests), reloaded));
     told_until(&mut notified, "at work").await;
-    let Some(Request::Query(crate::node::Query::Ready(reply))) = asked.recv().await else { panic!() };
+    let Some(Request::AwaitReady(reply)) = asked.recv().await else { panic!() };
     let start = Instant::now();
     is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
     reply.send(()).unwrap();

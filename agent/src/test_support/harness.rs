@@ -13,7 +13,7 @@ use contiv_store::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinHandle,
 };
 
@@ -24,8 +24,8 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     node::{
-        CoreConfig, FollowedStore, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig, Query, Record,
-        RendererSpec, RendererView, Reply, Request, Status, StoreFeedEnded, VerificationConfig,
+        Core, CoreConfig, FollowedStore, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig,
+        Question, Record, RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
     },
 };
 
@@ -130,9 +130,9 @@ impl Harness {
     }
 
     /// Queries the node, and so waits until all earlier events are handled, but not for renderers.
-    pub(crate) async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Query) -> T {
-        let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Query(question(reply))).await.expect("the node runs");
+    pub(crate) async fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&Core) -> T + Send + 'static) -> T {
+        let (question, answer) = Question::new(ask);
+        self.requests.send(Request::Ask(question)).await.expect("the node runs");
         answer.await.expect("the node answers")
     }
 
@@ -148,7 +148,7 @@ impl Harness {
     }
 
     pub(crate) async fn status(&self) -> Status {
-        self.ask(Query::Status).await
+        self.ask(Core::status).await
     }
 
     /// One of the renderers, once it is as the test wants it.
@@ -159,7 +159,7 @@ impl Harness {
     ) -> RendererView {
         let start = Instant::now();
         loop {
-            let views = self.ask(Query::Renderers).await;
+            let views = self.ask(|core| core.renderers(Instant::now())).await;
             assert!(start.elapsed() < LIMIT, "in vain: {views:#?}");
             if let Some(view) = views.into_iter().find(|view| &*view.name == name && is_wanted(view)) {
                 return view;
@@ -172,7 +172,7 @@ impl Harness {
     pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let start = Instant::now();
         loop {
-            let records = self.ask(|reply| Query::History(HistoryQuery::default(), reply)).await;
+            let records = self.ask(|core| core.history(HistoryQuery::default(), Instant::now())).await;
             assert!(start.elapsed() < LIMIT, "in vain: {records:#?}");
             if is_wanted(&records) {
                 return records;

@@ -8,6 +8,8 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+use std::time::Instant;
+
 use axum::{extract::State, response::Html};
 
 use self::{
@@ -15,22 +17,22 @@ use self::{
     html::{Page, escape},
 };
 use super::{Api, error::ApiError};
-use crate::node::{HistoryQuery, Query};
+use crate::node::{Core, HistoryQuery};
 
 /// How many of the newest events are plotted.
 const PLOTTED: usize = 200;
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
     let query = HistoryQuery { last: Some(PLOTTED), ..HistoryQuery::default() };
-    let services = api.ask(Query::Services).await?;
+    let services = api.ask(Core::services).await?;
     let content = Content {
-        status: api.ask(Query::Status).await?,
-        sizes: api.ask(Query::Sizes).await?,
-        renderers: api.ask(Query::Renderers).await?,
+        status: api.ask(Core::status).await?,
+        sizes: api.ask(Core::sizes).await?,
+        renderers: api.ask(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
-        quarantine: api.ask(|reply| Query::Quarantine(0, reply)).await?,
-        history: api.ask(|reply| Query::History(query, reply)).await?,
+        quarantine: api.ask(move |core| core.quarantine(0)).await?,
+        history: api.ask(move |core| core.history(query, Instant::now())).await?,
     };
     Ok(Html(render(&content)))
 }

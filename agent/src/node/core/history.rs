@@ -159,10 +159,13 @@ impl History {
     /// Removes events beyond the limits.
     fn forget(&mut self, now: Instant) {
         self.forget_too_many();
-        let age = |record: &Record| now.saturating_duration_since(record.since);
-        while self.records.front().is_some_and(|oldest| age(oldest) > self.limits.age) {
+        while self.records.front().is_some_and(|oldest| self.is_too_old(oldest, now)) {
             self.forget_oldest();
         }
+    }
+
+    fn is_too_old(&self, record: &Record, now: Instant) -> bool {
+        now.saturating_duration_since(record.since) > self.limits.age
     }
 
     fn forget_too_many(&mut self) {
@@ -187,9 +190,10 @@ impl History {
     }
 
     /// The records that a query selects, oldest first.
-    pub(super) fn query(&mut self, query: HistoryQuery, now: Instant) -> Vec<Record> {
-        self.forget(now);
-        query.select(self.records.make_contiguous()).to_vec()
+    pub(super) fn query(&self, query: HistoryQuery, now: Instant) -> Vec<Record> {
+        let records: Vec<&Record> =
+            self.records.iter().skip_while(|record| self.is_too_old(record, now)).collect();
+        query.select(&records).iter().copied().cloned().collect()
     }
 }
 

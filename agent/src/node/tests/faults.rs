@@ -8,7 +8,7 @@ use contiv_store::Change;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::sync::oneshot;
 
-use super::{Harness, Query, batch, delete, put, service, slice, snapshot};
+use super::{Harness, Request, batch, delete, put, service, slice, snapshot};
 use crate::node::RendererSpec;
 
 const RATES: FaultRates = FaultRates {
@@ -33,7 +33,9 @@ fn random_change(random: &mut StdRng) -> Change {
 
 async fn dump(harness: &Harness, name: &str) -> String {
     let (dump, answer) = oneshot::channel();
-    assert!(harness.ask(|found| Query::Dump(name.to_owned(), found, dump)).await);
+    let (found, is_found) = oneshot::channel();
+    harness.requests.send(Request::Describe(name.to_owned(), found, dump)).await.unwrap();
+    assert!(is_found.await.unwrap());
     answer.await.unwrap().text
 }
 

@@ -9,7 +9,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     health::ProxyHealth,
-    node::{Query, Request},
+    node::{Core, Request},
     test_support::{
         Harness, Mode, Scripted, batch, delete, get, load_balancer, local_slice, loopback, node, put,
         service, slice, snapshot,
@@ -74,7 +74,7 @@ async fn node_ips(harness: &Harness, revision: i64) -> Vec<IpAddr> {
     while !is_there().await {
         tokio::task::yield_now().await;
     }
-    let snapshot = harness.ask(Query::Snapshot).await.expect("the store has been read");
+    let snapshot = harness.ask(Core::snapshot).await.expect("the store has been read");
     snapshot.node.primary_ips.into_iter().collect()
 }
 

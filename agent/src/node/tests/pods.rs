@@ -6,7 +6,7 @@ use contiv_model::{InterfaceName, PodId};
 use tokio::sync::oneshot;
 
 use crate::{
-    node::{PodAddition, PodNotAdded, Query, Record, Request, message::MOST_PODS},
+    node::{PodAddition, PodNotAdded, Record, Request, message::MOST_PODS},
     test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
 };
 
@@ -27,7 +27,7 @@ async fn add(
 }
 
 async fn attached(harness: &Harness) -> BTreeMap<PodId, InterfaceName> {
-    harness.ask(Query::Pods).await
+    harness.ask(|core| core.pods().clone()).await
 }
 
 fn kinds(records: &[Record]) -> Vec<&str> {

@@ -12,7 +12,7 @@ use contiv_store::{Entry, FeedEvent, Mirror};
 
 use tokio::sync::oneshot;
 
-use crate::node::{Query, Record, Request};
+use crate::node::{Core, Record, Request};
 use crate::{
     health::HealthCheckView,
     test_support::{
@@ -74,7 +74,7 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
     }
     let records = harness.history(|records| !records.is_empty()).await;
     let Record { kind, changed, services, .. } = records[0].clone();
-    let quarantined = harness.ask(|reply| Query::Quarantine(0, reply)).await;
+    let quarantined = harness.ask(move |core| core.quarantine(0)).await;
     let (reply, health_checks) = oneshot::channel();
     harness.health_checks.send(reply).await.expect("the server runs");
     let is_up_to_date = harness.proxy_health.borrow().is_up_to_date(Instant::now());
@@ -83,9 +83,9 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
         health_checks: health_checks.await.expect("the server answers"),
         is_up_to_date,
         status: (status.ready, status.synced, status.from_mirror, status.revision),
-        services: format!("{:?}", harness.ask(Query::Services).await),
-        snapshot: format!("{:?}", harness.ask(Query::Snapshot).await),
-        sizes: format!("{:?}", harness.ask(Query::Sizes).await),
+        services: format!("{:?}", harness.ask(Core::services).await),
+        snapshot: format!("{:?}", harness.ask(Core::snapshot).await),
+        sizes: format!("{:?}", harness.ask(Core::sizes).await),
         quarantined: quarantined
             .into_iter()
             .map(|entry| format!("{} {}", entry.source, entry.reason))

@@ -28,7 +28,7 @@ pub struct HistoryQuery {
 impl HistoryQuery {
     /// The selected part of the records; all without arguments. Records are sorted by number, and by time unless the clock has
     /// been set back.
-    pub(super) fn select(self, records: &[Record]) -> &[Record] {
+    pub(super) fn select<'a, 'b>(self, records: &'b [&'a Record]) -> &'b [&'a Record] {
         let Self { seq_num, since, until, from, to, first, last } = self;
         let by_number = |from: u64, to: u64| {
             let start = records.partition_point(|record| record.seq_num < from);

@@ -43,13 +43,13 @@ fn history(limit: usize) -> History {
     history
 }
 
-fn numbers(history: &mut History, query: HistoryQuery) -> Vec<u64> {
+fn numbers(history: &History, query: HistoryQuery) -> Vec<u64> {
     history.query(query, after(0)).iter().map(|record| record.seq_num).collect()
 }
 
 #[test]
 fn query_argument_selects_its_events() {
-    let mut history = history(100);
+    let history = history(100);
     let none = HistoryQuery::default();
     for (query, expected) in [
         (none, 1..=10),
@@ -64,13 +64,13 @@ fn query_argument_selects_its_events() {
         (HistoryQuery { last: Some(2), ..none }, 9..=10),
         (HistoryQuery { last: Some(99), ..none }, 1..=10),
     ] {
-        assert_eq!(numbers(&mut history, query), expected.collect::<Vec<_>>(), "{query:?}");
+        assert_eq!(numbers(&history, query), expected.collect::<Vec<_>>(), "{query:?}");
     }
 }
 
 #[test]
 fn impossible_query_selects_nothing() {
-    let mut history = history(100);
+    let history = history(100);
     let none = HistoryQuery::default();
     for query in [
         HistoryQuery { seq_num: Some(11), ..none },
@@ -78,13 +78,13 @@ fn impossible_query_selects_nothing() {
         HistoryQuery { since: Some(105), until: Some(103), ..none },
         HistoryQuery { first: Some(0), ..none },
     ] {
-        assert_eq!(numbers(&mut history, query), [0_u64; 0], "{query:?}");
+        assert_eq!(numbers(&history, query), [0_u64; 0], "{query:?}");
     }
 }
 
 #[test]
 fn first_argument_in_contivs_order_counts() {
-    let mut history = history(100);
+    let history = history(100);
     let mut query = HistoryQuery {
         seq_num: Some(7),
         since: Some(103),
@@ -94,27 +94,27 @@ fn first_argument_in_contivs_order_counts() {
         first: Some(1),
         last: Some(1),
     };
-    assert_eq!(numbers(&mut history, query), [7]);
+    assert_eq!(numbers(&history, query), [7]);
     query.seq_num = None;
-    assert_eq!(numbers(&mut history, query), [3, 4]);
+    assert_eq!(numbers(&history, query), [3, 4]);
     (query.since, query.until) = (None, None);
-    assert_eq!(numbers(&mut history, query), [1, 2]);
+    assert_eq!(numbers(&history, query), [1, 2]);
     (query.from, query.to) = (None, None);
-    assert_eq!(numbers(&mut history, query), [1]);
+    assert_eq!(numbers(&history, query), [1]);
     query.first = None;
-    assert_eq!(numbers(&mut history, query), [10]);
+    assert_eq!(numbers(&history, query), [10]);
 }
 
 #[test]
 fn oldest_events_go_when_too_many_or_too_old() {
     let mut history = history(3);
-    let numbers_at = |history: &mut History, now| -> Vec<u64> {
+    let numbers_at = |history: &History, now| -> Vec<u64> {
         history.query(HistoryQuery::default(), now).iter().map(|record| record.seq_num).collect()
     };
-    assert_eq!(numbers_at(&mut history, after(0)), [8, 9, 10]);
+    assert_eq!(numbers_at(&history, after(0)), [8, 9, 10]);
     history.push(record_at(170, after(60)));
-    assert_eq!(numbers_at(&mut history, after(60)), [9, 10, 11]);
-    assert_eq!(numbers_at(&mut history, after(61)), [11]);
+    assert_eq!(numbers_at(&history, after(60)), [9, 10, 11]);
+    assert_eq!(numbers_at(&history, after(61)), [11]);
     assert_eq!(history.newest(), 11);
 }
 
@@ -125,18 +125,18 @@ fn oldest_events_go_when_too_large_newest_stays() {
     for _ in 0..20 {
         history.push(of_size(1000));
     }
-    let kept = numbers(&mut history, HistoryQuery::default());
+    let kept = numbers(&history, HistoryQuery::default());
     assert!((5..10).contains(&kept.len()) && kept.last() == Some(&20), "{kept:?}");
     assert!(history.bytes <= 10_000);
     history.push(of_size(50_000));
-    assert_eq!(numbers(&mut history, HistoryQuery::default()), [21]);
+    assert_eq!(numbers(&history, HistoryQuery::default()), [21]);
     history.push(of_size(10));
-    assert_eq!(numbers(&mut history, HistoryQuery::default()), [22]);
+    assert_eq!(numbers(&history, HistoryQuery::default()), [22]);
     // What renderers say counts too.
     let outcome = Outcome::Failed { at: at(110), error: "x".repeat(9_000), duration_ms: 1.0 };
     history.push(of_size(10));
     history.set_outcome(range(22, 23), "a", &outcome);
-    assert_eq!(numbers(&mut history, HistoryQuery::default()), [23]);
+    assert_eq!(numbers(&history, HistoryQuery::default()), [23]);
     let left: usize = history.records.iter().map(Record::size).sum();
     assert_eq!(history.bytes, left, "the size is right");
 }
@@ -163,9 +163,9 @@ fn clock_that_is_set_makes_no_event_older() {
     for second in [110 + 3600, 110 - 3600] {
         history.push(record(second));
     }
-    assert_eq!(numbers(&mut history, HistoryQuery::default()).len(), 12);
+    assert_eq!(numbers(&history, HistoryQuery::default()).len(), 12);
     history.push(record_at(111, after(61)));
-    assert_eq!(numbers(&mut history, HistoryQuery::default()), [13]);
+    assert_eq!(numbers(&history, HistoryQuery::default()), [13]);
 }
 
 #[test]

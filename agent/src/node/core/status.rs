@@ -1,0 +1,43 @@
+//! The state of the agent for users.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    deletion_guard::HeldDeletions,
+    store_state::{MirrorStatus, StoreDown},
+};
+
+/// The state of the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// This node.
+    pub node: String,
+    /// The agent's version.
+    pub version: &'static str,
+    /// When the agent has started.
+    pub started: Timestamp,
+    /// The store as configured.
+    pub store: String,
+    /// Whether every renderer has applied its first snapshot.
+    pub ready: bool,
+    /// Whether the store has been read completely at least once.
+    pub synced: bool,
+    /// The newest revision that has been applied.
+    pub revision: i64,
+    /// Set while too many deletions at once are held; the objects stay active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_deletions: Option<HeldDeletions>,
+    /// Whether the active state is the mirror's because the store has not been read since the start.
+    pub from_mirror: bool,
+    /// The saved state; none without a mirror.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
+    /// Set while the store cannot be followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_down: Option<StoreDown>,
+    /// The number of objects in quarantine.
+    pub quarantined: usize,
+    /// The number of events since the start.
+    pub events: u64,
+}
