@@ -61,13 +61,16 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
         last_known: Arc<Object<T>>,
     ) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Runs beside the calls, from before the first until `stop` is cancelled. Does nothing by default.
+    /// Runs beside the calls: consul-k8s' `Backgrounder`. It starts before the first list, must end when [`Context::stop`] is
+    /// cancelled, and is waited for: for ever in [`test_run`], in a manager as long as its
+    /// [grace](crate::Manager::with_grace), and not at all once the lease is lost. Then it is dropped where it awaits. Does nothing
+    /// by default.
     ///
     /// # Errors
     /// Any error ends the calls as well; the manager restarts both.
-    fn background(&self, stop: CancellationToken) -> impl Future<Output = Result<(), BoxError>> + Send {
+    fn background(&self, context: Context<T>) -> impl Future<Output = Result<(), BoxError>> + Send {
         async move {
-            stop.cancelled().await;
+            context.stop().cancelled().await;
             Ok(())
         }
     }
@@ -130,7 +133,7 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
         .with_retry_bucket(TokenBucket { per_second: 10.0, burst: 100 })
         .with_background(move |context: Context<T>| {
             let resource = Arc::clone(&background);
-            async move { resource.background(context.stop().clone()).await }
+            async move { resource.background(context).await }
         })
         .with_reconciler(move |context: Context<T>, key: Key| {
             let resource = Arc::clone(&resource);

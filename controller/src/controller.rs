@@ -61,7 +61,7 @@ pub use context::{Context, Setup};
 pub use definition::Controller;
 pub(crate) use environment::Environment;
 pub use first_pass::FirstPass;
-pub use outcome::Outcome;
+pub use outcome::{Outcome, RequeueAfterError};
 pub use placement::Placement;
 pub use reconciler::Reconciler;
 pub use run_error::RunError;

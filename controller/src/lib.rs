@@ -42,7 +42,7 @@ pub mod writer;
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
     Background, BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement,
-    Reconciler, RunError, Setup, Status,
+    Reconciler, RequeueAfterError, RunError, Setup, Status,
 };
 pub use error::BoxError;
 pub use lease::Lease;

@@ -53,7 +53,6 @@ use state::State;
 ///
 /// - A key that is waiting is not added again. A key that is added while it is processed is handed out again afterwards.
 /// - Each key has one due time. Of several due times the earliest counts, and an immediate addition is earlier than any.
-///   [`WorkQueue::reschedule`] is the exception.
 /// - Times are those of tokio's clock, so tests can pause it.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
@@ -125,14 +124,6 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
         }
         self.change(|inner, now| {
             inner.state.add_after(key, delay, now);
-            0
-        });
-    }
-
-    /// Adds a key after a delay and not before, unless it is already waiting.
-    pub fn reschedule(&self, key: K, delay: Duration) {
-        self.change(|inner, now| {
-            inner.state.reschedule(key, delay, now);
             0
         });
     }

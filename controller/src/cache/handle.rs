@@ -40,7 +40,13 @@ impl<T> Cache<T> {
         View::of(self.contents.borrow())
     }
 
-    /// The object with this key.
+    /// The object with this key. It is shared, so nobody can change it:
+    ///
+    /// ```compile_fail,E0596
+    /// fn change(cache: &contiv_controller::Cache<String>) {
+    ///     cache.get("/names/1").unwrap().value.push('!');
+    /// }
+    /// ```
     pub fn get(&self, key: &str) -> Option<Arc<Object<T>>> {
         self.view().get(key)
     }
@@ -68,24 +74,13 @@ impl<T> Cache<T> {
         self.contents.borrow().revision
     }
 
-    /// Returns after the first list.
-    ///
-    /// # Errors
-    /// [`CacheError::Ended`].
-    pub async fn wait_until_synced(&self) -> Result<(), CacheError> {
-        self.wait_until(|revision| revision.is_some()).await
-    }
-
     /// Returns when the cache shows a write of this revision. Only for writes of this type: others may cause no event.
     ///
     /// # Errors
     /// [`CacheError::Ended`].
     pub async fn wait_for_revision(&self, revision: i64) -> Result<(), CacheError> {
-        self.wait_until(|of| of.is_some_and(|of| of >= revision)).await
-    }
-
-    async fn wait_until(&self, is_reached: impl Fn(Option<i64>) -> bool) -> Result<(), CacheError> {
         let mut contents = self.contents.clone();
+        let is_reached = |of: Option<i64>| of.is_some_and(|of| of >= revision);
         let reached = contents.wait_for(|contents| is_reached(contents.revision)).await.map(drop);
         reached.map_err(|_| CacheError::Ended { resource_type: self.resource_type() })
     }

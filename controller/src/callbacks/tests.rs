@@ -148,9 +148,9 @@ async fn backgrounder_is_started_stopped_and_waited_for() {
         async fn delete(&self, _: Key, _: Arc<Object<String>>) -> Result<(), BoxError> {
             Ok(())
         }
-        async fn background(&self, stop: CancellationToken) -> Result<(), BoxError> {
+        async fn background(&self, context: Context<String>) -> Result<(), BoxError> {
             self.0.lock().push("started".to_owned());
-            stop.cancelled().await;
+            context.stop().cancelled().await;
             tokio::time::sleep(ms(500)).await;
             self.0.lock().push("stopped".to_owned());
             Ok(())

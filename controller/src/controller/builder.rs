@@ -12,6 +12,7 @@ use std::{
 use contiv_store::Store;
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
+use tracing::Span;
 
 use super::{
     Background, BuildError, Context, Controller, Placement, Reconciler, Setup,
@@ -54,6 +55,7 @@ pub struct ControllerBuilder<T> {
     concurrency: usize,
     resync: Option<Duration>,
     is_warm_standby: bool,
+    span: Span,
 }
 
 impl<T> std::fmt::Debug for ControllerBuilder<T> {
@@ -90,6 +92,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             concurrency: 1,
             resync: Some(RESYNC),
             is_warm_standby: false,
+            span: Span::none(),
         }
     }
 
@@ -97,6 +100,14 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Sets the span in which all of the controller runs, so that its fields are with everything that is logged there. The default
+    /// is none; the runtime's own messages have the field `controller` in any case.
+    #[must_use]
+    pub fn with_span(mut self, span: Span) -> Self {
+        self.span = span;
         self
     }
 
@@ -204,8 +215,9 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Adds a task beside the reconcilers. It starts before the caches are filled and is awaited at the end, so it must end
-    /// when [`Context::stop`] is cancelled. If it fails, the controller is restarted.
+    /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is cancelled:
+    /// it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the lease is lost; then
+    /// it is dropped where it awaits. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where
@@ -327,6 +339,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             concurrency: self.concurrency,
             resync: self.resync,
             is_warm_standby: self.is_warm_standby,
+            span: self.span,
             cache: watch::Sender::new(None),
         })
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
+use tracing::Span;
 
 use super::{
     Placement, Setup, Status,
@@ -38,6 +39,8 @@ pub struct Controller<T> {
     pub(super) concurrency: usize,
     pub(super) resync: Option<Duration>,
     pub(super) is_warm_standby: bool,
+    /// The span in which everything runs.
+    pub(super) span: Span,
     /// The cache of the current run.
     pub(super) cache: watch::Sender<Option<Cache<T>>>,
 }

@@ -17,7 +17,7 @@ pub trait Reconciler<T>: Send + Sync + 'static {
     /// Reconciles one key. Runs for the same key never overlap.
     ///
     /// # Errors
-    /// Any error is retried with a back-off, and so is a panic.
+    /// Any error is retried with a back-off, and so is a panic; but a [`RequeueAfterError`](super::RequeueAfterError) is an outcome.
     fn reconcile(
         &self,
         context: Context<T>,

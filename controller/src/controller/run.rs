@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     Background, Context, Controller, Environment, RunError, Setup, map_loop::Requests, opened::OpenedCaches,
@@ -39,7 +40,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     }
     let mut background = JoinSet::new();
     if let Some(task) = task {
-        background.spawn(unless(abort.clone(), task.run(context.clone())));
+        background.spawn(unless(abort.clone(), task.run(context.clone())).in_current_span());
     }
     let failed = CancellationToken::new();
     let work = reconcile_all(controller, &environment, &failed, context, opened);
@@ -103,18 +104,22 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     context.first_pass().begin(keys);
 
     let mut sources = JoinSet::new();
-    sources.spawn(follow_managed(managed, context.clone(), requests.clone()).map(move |()| None));
+    sources.spawn(
+        follow_managed(managed, context.clone(), requests.clone()).map(move |()| None).in_current_span(),
+    );
     for watch in watches {
         let run = watch.run(context.caches().clone(), requests.clone());
-        sources.spawn(run.map(Result::err));
+        sources.spawn(run.map(Result::err).in_current_span());
     }
     for watch in &controller.custom_watches {
         let run = watch.run(context.caches().clone(), requests.clone());
-        sources.spawn(run.map(Result::err));
+        sources.spawn(run.map(Result::err).in_current_span());
     }
     let mut workers = JoinSet::new();
     for _ in 0..controller.concurrency {
-        workers.spawn(Worker::new(controller, &queue, &context).run(environment.abort.clone()));
+        workers.spawn(
+            Worker::new(controller, &queue, &context).run(environment.abort.clone()).in_current_span(),
+        );
     }
     let result = tokio::select! {
         biased;

@@ -4,6 +4,7 @@ use std::{future::pending, sync::Arc};
 
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
+use tracing::Instrument;
 
 use super::{Background, Controller, Environment, RunError, opened::OpenedCaches, run::run};
 
@@ -47,6 +48,9 @@ impl<T: Send + Sync + 'static> Standby for StandbyController<T> {
     }
 
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
-        async move { run(&self.controller, environment, self.opened, self.background).await }.boxed()
+        let span = self.controller.span.clone();
+        async move { run(&self.controller, environment, self.opened, self.background).await }
+            .instrument(span)
+            .boxed()
     }
 }

@@ -7,7 +7,9 @@ use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::{Context, Controller, Outcome, panic_text::panic_text, reconciler::ReconcileFn};
+use super::{
+    Context, Controller, Outcome, RequeueAfterError, panic_text::panic_text, reconciler::ReconcileFn,
+};
 use crate::{
     BoxError,
     queue::{Retry, WorkQueue},
@@ -105,7 +107,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 }
 
-/// Runs the reconciler once. A panic becomes an error.
+/// Runs the reconciler once. A panic becomes an error, and [`RequeueAfterError`] an outcome.
 pub(super) async fn reconcile<T>(
     reconciler: &ReconcileFn<T>,
     context: Context<T>,
@@ -113,8 +115,9 @@ pub(super) async fn reconcile<T>(
 ) -> Result<Outcome, BoxError> {
     // The call that creates the future may panic too.
     let run = async { reconciler(context, key).await };
-    AssertUnwindSafe(run)
+    let result = AssertUnwindSafe(run)
         .catch_unwind()
         .await
-        .unwrap_or_else(|panic| Err(format!("it panicked: {}", panic_text(panic.as_ref())).into()))
+        .unwrap_or_else(|panic| Err(format!("it panicked: {}", panic_text(panic.as_ref())).into()));
+    result.or_else(|error| Ok(Outcome::from(*error.downcast::<RequeueAfterError>()?)))
 }

@@ -34,11 +34,6 @@ impl<K: Ord + Clone> DelayQueue<K> {
         }
     }
 
-    /// Sets the due time regardless of an earlier one.
-    pub(super) fn replace(&mut self, key: K, due: Instant) {
-        self.set(key, Slot { due, limit: None });
-    }
-
     /// Makes the key due `debounce.quiet` after the last addition, but at most `debounce.longest` after the first.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         let slot = match self.slots.get(&key) {

@@ -70,13 +70,6 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// Adds a key after `delay` and not before.
-    pub(super) fn reschedule(&mut self, key: K, delay: Duration, now: Instant) {
-        if self.takes_delayed(&key) {
-            self.delayed.replace(key, now + delay.min(LONGEST_DELAY));
-        }
-    }
-
     /// Adds a key after a quiet period.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         if self.takes_delayed(&key) {

@@ -34,7 +34,7 @@ async fn nothing_is_synced_before_first_list_and_everything_after_it() {
     assert!(!cache.has_synced() && cache.last_sync_revision().is_none());
     let waiting = tokio::spawn({
         let cache = cache.clone();
-        async move { cache.wait_until_synced().await }
+        async move { cache.wait_for_revision(revision).await }
     });
     assert_eq!(describe(&reflector.next().await.unwrap()), ["+ a"]);
     assert!(cache.has_synced());

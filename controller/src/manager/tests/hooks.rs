@@ -115,3 +115,75 @@ async fn panic_outside_reconciler_starts_everything_again() {
     assert_eq!(log.take(), ["/t/1 a"]);
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn background_task_that_does_not_end_is_dropped_after_the_grace() {
+    struct OnDrop(Log);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.add("dropped");
+        }
+    }
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let builder = logging(&log).with_background({
+        let log = log.clone();
+        move |_: Context<String>| {
+            let guard = OnDrop(log.clone());
+            async move {
+                let _guard = guard;
+                std::future::pending().await
+            }
+        }
+    });
+    let running = run(&store, builder);
+    settle().await;
+    let end = (log.start.elapsed() + STOP_GRACE).as_millis();
+    running.stop().await;
+    assert_eq!(log.timed(), [(end, "dropped".to_owned())]);
+}
+
+/// The fields of the span are with what is logged within: in the reconciler, a mapper, the background task and the initializer.
+#[tokio::test(start_paused = true)]
+async fn everything_runs_in_the_span_of_the_controller() {
+    let _guard =
+        tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+    let note = |log: &Log, what: &str| {
+        let span = tracing::Span::current().metadata().map_or("none", |metadata| metadata.name());
+        log.add(format!("{what} in {span}"));
+    };
+    let (store, log) = (MemoryStore::new(), Log::new());
+    put(&store, "/t/1", "a").await;
+    put(&store, "/w/1", "a").await;
+    let logs = [(); 4].map(|()| log.clone());
+    let [reconciling, mapping, background, initializing] = logs;
+    let builder = crate::Controller::for_type(&texts("t"))
+        .with_span(tracing::info_span!("demo"))
+        .with_watch(
+            &texts("w"),
+            crate::Mapper::of(move |_| {
+                note(&mapping, "mapper");
+                Vec::new()
+            }),
+        )
+        .with_initializer(move |_| {
+            note(&initializing, "initializer");
+            async { Ok(()) }
+        })
+        .with_background(move |_: Context<String>| {
+            note(&background, "background");
+            async { Ok(()) }
+        })
+        .with_reconciler(move |_: Context<String>, _: Key| {
+            note(&reconciling, "reconciler");
+            async { Ok(Outcome::Done) }
+        });
+    let running = run(&store, builder);
+    settle().await;
+    put(&store, "/w/1", "b").await;
+    settle().await;
+    let mut lines = log.take();
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines, ["background in demo", "initializer in demo", "mapper in demo", "reconciler in demo"]);
+    running.stop().await;
+}

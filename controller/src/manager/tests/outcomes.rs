@@ -70,6 +70,22 @@ async fn requeue_after_second_is_not_before_750_ms() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requeue_error_is_a_requeue_and_no_failure() {
+    let at = times(
+        |log| {
+            answering(log, |run| match run {
+                0..=6 => Err(RequeueAfterError(ms(100)).into()),
+                7 => Err(RequeueAfterError(Duration::ZERO).into()),
+                _ => Ok(Outcome::Done),
+            })
+            .with_retry_budget(1)
+        },
+        ms(2_000),
+    );
+    assert_eq!(at.await, [0, 100, 200, 300, 400, 500, 600, 700, 700]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requeue_now_is_at_once() {
     let answer = |run| Ok(if run < 3 { Outcome::RequeueNow } else { Outcome::Done });
     assert_eq!(times(|log| answering(log, answer), Duration::from_secs(10)).await, [0, 0, 0, 0]);

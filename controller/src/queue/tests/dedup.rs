@@ -56,7 +56,6 @@ async fn pending_key_is_not_scheduled_second_time() {
     queue.add_after("a", ms(10));
     assert!(tokio::time::timeout(ms(50), queue.get()).await.is_err());
     queue.add_after("a", ms(10));
-    queue.reschedule("a", ms(10));
     drop(work);
     assert_eq!(schedule(&queue).await, [(0, "a")]);
 }

@@ -37,14 +37,6 @@ async fn deduplication_keeps_earlier_time() {
     assert_eq!(schedule(&queue).await, [(10, "a"), (20, "b")]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn rescheduling_replaces_earlier_time_by_later() {
-    let queue = WorkQueue::new("test");
-    queue.add_after("a", ms(10));
-    queue.reschedule("a", ms(50));
-    assert_eq!(schedule(&queue).await, [(50, "a")]);
-}
-
 /// In consul a deferred entry survives an immediate one, and the key is processed twice.
 #[tokio::test(start_paused = true)]
 async fn now_is_earlier_than_any_delay() {
@@ -66,7 +58,6 @@ async fn no_delay_is_now() {
 async fn delay_without_end_is_half_year_and_overflows_nothing() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", Duration::MAX);
-    queue.reschedule("b", Duration::MAX);
     queue.add_debounced("c", Debounce { quiet: Duration::MAX, longest: Duration::MAX });
     let start = Instant::now();
     assert!(queue.get().await.is_some());

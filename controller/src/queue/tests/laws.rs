@@ -11,7 +11,6 @@ use super::*;
 enum Call {
     Add(u8),
     AddAfter(u8, u64),
-    Reschedule(u8, u64),
     AddDebounced(u8),
     Take,
     Finish,
@@ -23,7 +22,6 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         key.clone().prop_map(Call::Add),
         (key.clone(), 0_u64..50).prop_map(|(key, delay)| Call::AddAfter(key, delay)),
-        (key.clone(), 0_u64..50).prop_map(|(key, delay)| Call::Reschedule(key, delay)),
         key.prop_map(Call::AddDebounced),
         Just(Call::Take),
         Just(Call::Finish),
@@ -47,10 +45,6 @@ proptest! {
                 }
                 Call::AddAfter(key, delay) => {
                     state.add_after(key, ms(delay), now);
-                    owed.insert(key);
-                }
-                Call::Reschedule(key, delay) => {
-                    state.reschedule(key, ms(delay), now);
                     owed.insert(key);
                 }
                 Call::AddDebounced(key) => {
