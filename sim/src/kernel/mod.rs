@@ -21,6 +21,7 @@ mod conntrack;
 mod data;
 mod dump;
 mod element;
+mod elements;
 mod errno;
 mod evaluate;
 mod expression;
@@ -36,7 +37,6 @@ mod ruleset;
 mod set;
 mod socket;
 mod state;
-mod tree;
 mod uapi;
 mod validate;
 

@@ -2,8 +2,7 @@
 
 use super::{
     data::Handle,
-    element::{Elements, Fields},
-    tree::Tree,
+    elements::{Elements, Fields, Tree},
     uapi::set::{F_ANONYMOUS, F_CONSTANT, F_EVAL, F_INTERVAL, F_MAP, F_TIMEOUT},
 };
 
@@ -82,7 +81,7 @@ impl Declaration {
             Elements::Hash(std::collections::BTreeMap::new())
         } else if self.fields.len() > 1 {
             let lengths = self.fields.iter().map(|length| *length as usize).collect();
-            Elements::Fields(Fields { lengths, elements: Vec::new() })
+            Elements::Fields(Fields::new(lengths))
         } else {
             Elements::Tree(Tree::default())
         }

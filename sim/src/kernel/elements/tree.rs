@@ -1,6 +1,6 @@
 //! Intervals, as the kernel's `net/netfilter/nft_set_rbtree.c` keeps them: by their ends, each of which is an element of its own.
 
-use super::{
+use crate::kernel::{
     element::{Clash, Element},
     errno::Errno,
 };

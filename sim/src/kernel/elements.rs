@@ -1,0 +1,107 @@
+//! All elements of a set, as each kind of set keeps them. Source: the kernel's `net/netfilter/nft_set_*.c`.
+
+mod fields;
+mod tree;
+
+use std::collections::BTreeMap;
+
+pub(crate) use self::{fields::Fields, tree::Tree};
+use super::element::{Clash, Element};
+
+/// The elements of a set.
+#[derive(Debug, Clone)]
+pub(crate) enum Elements {
+    /// By their keys.
+    Hash(BTreeMap<Vec<u8>, Element>),
+    /// Ends of intervals.
+    Tree(Tree),
+    /// Intervals of concatenations, in the order in which they came.
+    Fields(Fields),
+}
+
+impl Elements {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Hash(elements) => elements.len(),
+            Self::Tree(tree) => tree.iter().count(),
+            Self::Fields(fields) => fields.iter().len(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Element> + '_> {
+        match self {
+            Self::Hash(elements) => Box::new(elements.values()),
+            Self::Tree(tree) => Box::new(tree.iter()),
+            Self::Fields(fields) => Box::new(fields.iter()),
+        }
+    }
+
+    /// Adds an element of a set, which may be one without a name.
+    pub(crate) fn insert(&mut self, element: Element, is_anonymous: bool, now: u64) -> Result<(), Clash> {
+        match self {
+            Self::Hash(elements) => {
+                if let Some(same) = elements.get(&element.key).filter(|same| !same.is_expired(now)) {
+                    return Err(Clash::Same(Box::new(same.clone())));
+                }
+                elements.insert(element.key.clone(), element);
+                Ok(())
+            }
+            Self::Tree(tree) => tree.insert(element, is_anonymous),
+            Self::Fields(fields) => fields.insert(element),
+        }
+    }
+
+    /// Takes out the element that a request to delete `key` means.
+    pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Element> {
+        match self {
+            Self::Hash(elements) => elements.remove(key),
+            Self::Tree(tree) => tree.remove(key, is_end),
+            Self::Fields(fields) => fields.remove(key),
+        }
+    }
+
+    /// Takes out all elements.
+    pub(crate) fn clear(&mut self) -> Vec<Element> {
+        match self {
+            Self::Hash(elements) => std::mem::take(elements).into_values().collect(),
+            Self::Tree(tree) => tree.clear(),
+            Self::Fields(fields) => fields.clear(),
+        }
+    }
+
+    /// The transaction counts: what it deleted is gone.
+    pub(crate) fn commit(&mut self) {
+        if let Self::Tree(tree) = self {
+            tree.commit();
+        }
+    }
+
+    /// Whether [`Self::commit`] has anything to do.
+    pub(crate) fn is_committed(&self) -> bool {
+        !matches!(self, Self::Tree(tree) if !tree.is_committed())
+    }
+
+    /// The element that a packet with this key finds.
+    pub(crate) fn find(&self, key: &[u8], now: u64) -> Option<&Element> {
+        match self {
+            Self::Hash(elements) => elements.get(key).filter(|element| !element.is_expired(now)),
+            Self::Tree(tree) => tree.find(key),
+            Self::Fields(fields) => fields.find(key),
+        }
+    }
+
+    /// The element to update where a packet found it.
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
+        match self {
+            Self::Hash(elements) => elements.get_mut(key),
+            Self::Tree(_) | Self::Fields(_) => None,
+        }
+    }
+
+    /// Drops what has expired.
+    pub(crate) fn expire(&mut self, now: u64) {
+        if let Self::Hash(elements) = self {
+            elements.retain(|_, element| !element.is_expired(now));
+        }
+    }
+}
