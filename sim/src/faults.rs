@@ -1,13 +1,8 @@
 //! What goes wrong outside of the agent.
 
-use std::time::Duration;
-
 use rand::{RngExt as _, rngs::SmallRng};
 
-use crate::{
-    kernel::{Errno, Fault as KernelFault, Meddling},
-    world::World,
-};
+use crate::kernel::Meddling;
 
 /// One thing that goes wrong, or that somebody does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,53 +75,6 @@ pub(crate) fn draw(rng: &mut SmallRng) -> Fault {
     ALL[rng.random_range(0..ALL.len())]
 }
 
-/// Lets it happen, where it is outside of the agent's process.
-pub(crate) fn strike(world: &mut World, fault: Fault) {
-    match fault {
-        Fault::Outage => {
-            let is_down = !world.feed.is_down();
-            world.feed.set_down(is_down);
-            world.end_short_outage();
-        }
-        Fault::Blip => world.lose_store_for_a_moment(),
-        Fault::Compaction => world.store.compact(),
-        Fault::Backup => world.backup = Some((world.store.backup(), world.cluster.clone())),
-        Fault::Restore => {
-            if let Some((backup, cluster)) = world.backup.take() {
-                world.store.restore(backup);
-                world.cluster = world.cluster.restored(cluster);
-                world.disturbed = world.clock;
-            }
-        }
-        Fault::RefuseBatch => world.kernel.inject(KernelFault::RefuseBatch(Errno::ENOMEM)),
-        Fault::RefuseMessage => {
-            let message = world.rng.random_range(0..20);
-            world.kernel.inject(KernelFault::RefuseMessage { message, errno: Errno::ENOMEM });
-        }
-        Fault::LoseAnswer => world.kernel.inject(KernelFault::LoseAnswer),
-        Fault::InterruptDump => world.kernel.inject(KernelFault::InterruptDump),
-        Fault::RefuseSending => world.kernel.inject(KernelFault::RefuseSending(Errno::ENOBUFS)),
-        Fault::LoseNotifications => {
-            world.kernel.overflow_notifications();
-        }
-        Fault::Meddle => {
-            let meddling = draw_meddling(&mut world.rng);
-            world.note(|| format!("{meddling:?}"));
-            // What is not there, or is owned by the agent, cannot be changed.
-            if world.kernel.meddle("contiv", &meddling).is_ok() {
-                world.disturbed = world.clock;
-            }
-        }
-        Fault::Slow => {
-            world.slow_until = world.clock + world.short(Duration::from_secs(20));
-            world.disturbed = world.slow_until;
-        }
-        // The world does these to the agent itself.
-        Fault::Kill | Fault::PowerCut | Fault::Resync | Fault::Confirm | Fault::AddPod | Fault::DeletePod => {
-        }
-    }
-}
-
 /// Chains of the agent's table that somebody else may change: those that services in it need.
 const CHAINS: [&str; 6] =
     ["services-v4", "node-ports-v4", "masquerade-v4", "nat-prerouting", "filter-forward", "pick-v4-1"];
@@ -134,7 +82,7 @@ const CHAINS: [&str; 6] =
 const SETS: [&str; 6] = ["services4", "backends4", "node-ports4", "unserved4", "cluster-ips4", "affinity4"];
 
 /// What somebody else does to the table.
-fn draw_meddling(rng: &mut SmallRng) -> Meddling {
+pub(crate) fn draw_meddling(rng: &mut SmallRng) -> Meddling {
     let chain = CHAINS[rng.random_range(0..CHAINS.len())].to_owned();
     let set = SETS[rng.random_range(0..SETS.len())].to_owned();
     let number = rng.random_range(0..10);

@@ -22,10 +22,10 @@ use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::{
     cluster::{NODE_ADDRESS, cluster_ip, node_port},
+    config,
     kernel::{Fate, ModelKernel, NewConnection},
     outputs,
     store::ModelStore,
-    world,
 };
 
 /// How long after a change, or after the last trouble, a service must have a way to its endpoints.
@@ -128,7 +128,7 @@ fn difference(one: &str, other: &str) -> String {
 pub fn fresh(store: &ModelStore) -> Result<Observed, String> {
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
-    let config = contiv_agent::node::CoreConfig { has_mirror: false, ..world::config() };
+    let config = contiv_agent::node::CoreConfig { has_mirror: false, ..config::core() };
     let mut core = Core::new(config, now);
     let mut decoder = Decoder::new(now.time);
     let kernel = ModelKernel::new();

@@ -8,6 +8,7 @@
 //! - [`world`]: all of it together, decided by one seed; [`invariants`] says what must hold.
 
 pub mod cluster;
+mod config;
 pub mod disk;
 pub mod faults;
 pub mod invariants;

@@ -18,29 +18,27 @@ use std::{
 use contiv_agent::{
     health::{HealthCheck, HealthUpdate},
     node::{
-        CoreConfig, GuardConfig, HistoryLimits, VerificationConfig,
         core::{Core, own_node_key},
         decode::{Decoder, StoreEvent},
         message::{Input, MirrorEvent, Now, Output, RequestId, VerifierReport, Work, WorkDone},
     },
 };
-use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, ServiceId};
+use contiv_model::{InterfaceName, NodeName, PodId, ServiceId};
 use contiv_renderer::{Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
 use crate::{
     cluster::{Cluster, NODE, NODE_ADDRESS, Write},
+    config::{self, RENDERER},
     disk::ModelDisk,
     faults::{self, Fault},
     invariants::{self, Observed},
-    kernel::ModelKernel,
+    kernel::{Errno, Fault as KernelFault, ModelKernel},
     outputs,
     store::{Backup, ModelFeed, ModelStore},
 };
 
-/// The name of the only renderer.
-const RENDERER: &str = "nftables";
 /// How many steps the trace of a failure shows.
 const TRACED: usize = 60;
 /// Between two times at which everything comes to rest.
@@ -121,20 +119,20 @@ struct Agent {
 /// A node with all that is around it.
 pub struct World {
     seed: u64,
-    pub(crate) rng: SmallRng,
+    rng: SmallRng,
     base: Instant,
-    pub(crate) clock: Duration,
-    pub(crate) cluster: Cluster,
-    pub(crate) store: ModelStore,
-    pub(crate) feed: ModelFeed,
-    pub(crate) kernel: ModelKernel,
+    clock: Duration,
+    cluster: Cluster,
+    store: ModelStore,
+    feed: ModelFeed,
+    kernel: ModelKernel,
     disk: ModelDisk,
     /// The kernel lets nobody but the agent change its table.
     is_table_owned: bool,
     agent: Option<Agent>,
     /// When a stopped agent starts again.
     start_at: Duration,
-    pub(crate) backup: Option<(Backup, Cluster)>,
+    backup: Option<(Backup, Cluster)>,
     next_write: Duration,
     next_fault: Duration,
     next_sync: Duration,
@@ -144,9 +142,9 @@ pub struct World {
     /// Steps since time last went on.
     steps_at_once: u32,
     /// The renderer is slow until then.
-    pub(crate) slow_until: Duration,
+    slow_until: Duration,
     /// When something last happened after which flows may fail for a while.
-    pub(crate) disturbed: Duration,
+    disturbed: Duration,
     /// Since when the agent knows the endpoints of a service as they are.
     stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
     is_resting: bool,
@@ -271,7 +269,7 @@ impl World {
         Violation { seed: self.seed, at: self.clock, what, trace: self.trace() }
     }
 
-    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+    fn note(&mut self, what: impl FnOnce() -> String) {
         if self.trace.len() == TRACED {
             self.trace.pop_front();
         }
@@ -285,7 +283,7 @@ impl World {
     }
 
     /// A duration up to this one, most of them much shorter.
-    pub(crate) fn short(&mut self, most: Duration) -> Duration {
+    fn short(&mut self, most: Duration) -> Duration {
         let share: f64 = self.rng.random();
         most.mul_f64(share.powi(4))
     }
@@ -393,7 +391,44 @@ impl World {
                 let pod = PodId::new("default", format!("p{}", self.rng.random_range(0..4)));
                 self.handle(Input::DeletePod(pod, RequestId(2)));
             }
-            fault => faults::strike(self, fault),
+            Fault::Outage => {
+                let is_down = !self.feed.is_down();
+                self.feed.set_down(is_down);
+                self.end_short_outage();
+            }
+            Fault::Blip => self.lose_store_for_a_moment(),
+            Fault::Compaction => self.store.compact(),
+            Fault::Backup => self.backup = Some((self.store.backup(), self.cluster.clone())),
+            Fault::Restore => {
+                if let Some((backup, cluster)) = self.backup.take() {
+                    self.store.restore(backup);
+                    self.cluster = self.cluster.restored(cluster);
+                    self.disturbed = self.clock;
+                }
+            }
+            Fault::RefuseBatch => self.kernel.inject(KernelFault::RefuseBatch(Errno::ENOMEM)),
+            Fault::RefuseMessage => {
+                let message = self.rng.random_range(0..20);
+                self.kernel.inject(KernelFault::RefuseMessage { message, errno: Errno::ENOMEM });
+            }
+            Fault::LoseAnswer => self.kernel.inject(KernelFault::LoseAnswer),
+            Fault::InterruptDump => self.kernel.inject(KernelFault::InterruptDump),
+            Fault::RefuseSending => self.kernel.inject(KernelFault::RefuseSending(Errno::ENOBUFS)),
+            Fault::LoseNotifications => {
+                self.kernel.overflow_notifications();
+            }
+            Fault::Meddle => {
+                let meddling = faults::draw_meddling(&mut self.rng);
+                self.note(|| format!("{meddling:?}"));
+                // What is not there, or is owned by the agent, cannot be changed.
+                if self.kernel.meddle("contiv", &meddling).is_ok() {
+                    self.disturbed = self.clock;
+                }
+            }
+            Fault::Slow => {
+                self.slow_until = self.clock + self.short(Duration::from_secs(20));
+                self.disturbed = self.slow_until;
+            }
         }
     }
 
@@ -408,12 +443,12 @@ impl World {
     }
 
     /// An outage goes on until another fault ends it.
-    pub(crate) const fn end_short_outage(&mut self) {
+    const fn end_short_outage(&mut self) {
         self.recover_at = None;
     }
 
     /// The store is away, and is there again soon.
-    pub(crate) fn lose_store_for_a_moment(&mut self) {
+    fn lose_store_for_a_moment(&mut self) {
         if !self.feed.is_down() {
             self.feed.set_down(true);
             self.recover_at = Some(self.clock + self.short(Duration::from_secs(10)));
@@ -431,7 +466,7 @@ impl World {
         self.stats.restarts += u64::from(self.stats.inputs > 0);
         self.feed.relist();
         let now = self.now();
-        let core = Core::new(config(), now);
+        let core = Core::new(config::core(), now);
         let own_node = own_node_key(&NodeName::new(NODE));
         let summary = Input::SavedSummary(self.disk.summary(&own_node));
         let first = self.clock + self.short(Duration::from_secs(3));
@@ -525,7 +560,7 @@ impl World {
     }
 
     /// Gives the core an input, and executes what it wants.
-    pub(crate) fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         let now = self.now();
         let Some(agent) = &mut self.agent else { return };
         self.stats.inputs += 1;
@@ -694,23 +729,6 @@ fn new_kernel() -> ModelKernel {
     let kernel = ModelKernel::new();
     kernel.set_addresses([NODE_ADDRESS]);
     kernel
-}
-
-/// The configuration of the simulated agent.
-pub(crate) fn config() -> CoreConfig {
-    let renderer: Arc<str> = RENDERER.into();
-    CoreConfig {
-        store: "etcd://simulated".to_owned(),
-        processor: ProcessorConfig::new(NodeName::new(NODE)),
-        has_mirror: true,
-        local_addresses: [NODE_ADDRESS].into(),
-        guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
-        verification: VerificationConfig { interval: Some(Duration::from_secs(600)), heal: true },
-        history: HistoryLimits { events: 1000, age: Duration::from_secs(3600), bytes: 1 << 20 },
-        renderers: vec![Arc::clone(&renderer)],
-        verified_renderers: vec![Arc::clone(&renderer)],
-        traffic_renderer: renderer,
-    }
 }
 
 /// What a panic says.
