@@ -12,6 +12,9 @@ use crate::InterfacePattern;
 pub struct NodeFacts {
     /// Addresses of this node on which node ports answer.
     pub node_ips: BTreeSet<IpAddr>,
+    /// Addresses of other nodes on which node ports answer here too.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub other_node_ips: BTreeSet<IpAddr>,
     /// Addresses this node is known by: one of each family of its Node object, or as configured.
     pub primary_ips: BTreeSet<IpAddr>,
     /// Addresses of this node's interfaces. Empty where they are unknown, as for manifests without a kernel.
@@ -48,6 +51,11 @@ impl NodeFacts {
     /// True if pods of this node can be identified in a family.
     pub fn knows_pods(&self, ipv4: bool) -> bool {
         !self.pod_interfaces.is_empty() || self.pod_cidrs.iter().any(|range| range.is_ipv4() == ipv4)
+    }
+
+    /// Addresses on which node ports answer, of this node and of others.
+    pub fn node_port_ips(&self) -> impl Iterator<Item = &IpAddr> {
+        self.node_ips.union(&self.other_node_ips)
     }
 
     /// True if the address is this node's own. Source: the kernel's `fib saddr type local`.

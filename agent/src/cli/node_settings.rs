@@ -127,7 +127,9 @@ impl NodeSettings {
             config.node_name = choose(nodes, config::default_node_name().map_err(usage)?, err)?;
         }
         let config = config.finish().map_err(usage)?;
-        let needs_addresses = config.node_port_addresses.iter().any(|of| *of != NodePortAddresses::Primary);
+        let is_of_store =
+            |of: &NodePortAddresses| matches!(of, NodePortAddresses::Primary | NodePortAddresses::Cluster);
+        let needs_addresses = !config.node_port_addresses.iter().all(is_of_store);
         if !needs_addresses {
             return Ok(NodeConfig { config, local_addresses: None });
         }

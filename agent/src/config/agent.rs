@@ -126,12 +126,13 @@ pub struct Config {
     #[arg(long, env = "CONTIV_NODE_IPS", value_name = "ADDR,…", value_delimiter = ',')]
     pub node_ips: Vec<IpAddr>,
 
-    /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, or those in a range;
-    /// ranges of one family leave the other with all of its addresses
+    /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, those in a range, or
+    /// `cluster` (primary, and for this node and its pods the addresses of all other nodes); ranges of one family leave the
+    /// other with all of its addresses
     #[arg(
         long,
         env = "CONTIV_NODE_PORT_ADDRESSES",
-        value_name = "primary|all|RANGE,…",
+        value_name = "primary|all|cluster|RANGE,…",
         value_delimiter = ','
     )]
     #[serde(with = "text::list")]

@@ -44,7 +44,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
             range.prefix()
         ));
     }
-    problems.extend(problems_of_egress(config));
+    problems.extend(problems_of_cluster(config));
     if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
         problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
     }
@@ -102,7 +102,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
-fn problems_of_egress(config: &Config) -> Vec<String> {
+fn problems_of_cluster(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     if config.masquerade_egress && config.local_detect == LocalDetect::None {
         problems.push(
@@ -111,6 +111,12 @@ fn problems_of_egress(config: &Config) -> Vec<String> {
         );
     }
     let reads_own_node = matches!(&config.store, StoreUrl::Kube(address) if !address.nodes);
+    if reads_own_node && config.node_port_addresses.contains(&NodePortAddresses::Cluster) {
+        problems.push(format!(
+            "node-port-addresses: for `cluster` the store {} has this node only; add nodes=all to it",
+            config.store
+        ));
+    }
     if config.masquerade_egress && reads_own_node && config.non_masquerade_cidrs.is_empty() {
         problems.push(format!(
             "masquerade-egress: the store {} has this node only, and the pods of others would count as outside; add nodes=all to \

@@ -255,6 +255,11 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             &[],
             "masquerade-egress: the store kube: has this node only, and the pods of others would count as outside; add nodes=all",
         ),
+        (
+            "node-port-addresses = [\"cluster\"]\nstore = \"kube:\"",
+            &[],
+            "node-port-addresses: for `cluster` the store kube: has this node only; add nodes=all",
+        ),
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
         ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),

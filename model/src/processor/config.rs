@@ -82,6 +82,9 @@ pub enum NodePortAddresses {
     Primary,
     /// All addresses of its interfaces, except loopback and link-local ones, of which each pod's interface has one.
     All,
+    /// The primary ones, and those of all other nodes: what this node sends there, or its pods do, it answers itself, as Contiv
+    /// did.
+    Cluster,
     /// The addresses of its interfaces in this range, except loopback. Ranges of one family leave all addresses of the other
     /// family.
     Within(IpNetwork),
@@ -89,7 +92,7 @@ pub enum NodePortAddresses {
 
 /// A text that does not select addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is neither `primary` nor `all` nor a range of addresses, as in 10.0.0.0/8")]
+#[error("{0:?} is none of `primary`, `all` and `cluster`, nor a range of addresses, as in 10.0.0.0/8")]
 pub struct InvalidNodePortAddresses(String);
 
 impl FromStr for NodePortAddresses {
@@ -99,6 +102,7 @@ impl FromStr for NodePortAddresses {
         match text {
             "primary" => Ok(Self::Primary),
             "all" => Ok(Self::All),
+            "cluster" => Ok(Self::Cluster),
             range => {
                 let range: Option<IpNetwork> = range.parse().ok().filter(|_| range.contains('/'));
                 range.map(Self::Within).ok_or_else(|| InvalidNodePortAddresses(text.to_owned()))
@@ -112,6 +116,7 @@ impl fmt::Display for NodePortAddresses {
         match self {
             Self::Primary => f.write_str("primary"),
             Self::All => f.write_str("all"),
+            Self::Cluster => f.write_str("cluster"),
             Self::Within(range) => range.fmt(f),
         }
     }
@@ -178,7 +183,7 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_they_are_written() {
-        for text in ["primary", "all", "10.0.0.0/8", "fd00::/8"] {
+        for text in ["primary", "all", "cluster", "10.0.0.0/8", "fd00::/8"] {
             assert_eq!(text.parse::<NodePortAddresses>().unwrap().to_string(), text);
         }
         for text in ["pod-cidrs", "none", "interfaces:cni0", "interfaces:cni0,veth*"] {
@@ -190,7 +195,7 @@ mod tests {
     fn unknown_setting_is_refused_with_valid_values() {
         for text in ["", "10.0.0.1", "primary,all", "10.0.0.0/33"] {
             let error = text.parse::<NodePortAddresses>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is neither `primary` nor `all`")), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is none of `primary`, `all`")), "{error}");
         }
         let error = "node-cidr".parse::<LocalDetect>().unwrap_err().to_string();
         assert!(error.starts_with("\"node-cidr\" is neither `pod-cidrs`"), "{error}");

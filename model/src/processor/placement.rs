@@ -88,6 +88,12 @@ impl Placement {
         };
         let stored_cidrs = stored.map(|node| &node.pod_cidrs);
         let facts = NodeFacts {
+            other_node_ips: if config.node_port_addresses.contains(&NodePortAddresses::Cluster) {
+                let others = all_node_ips.difference(&own_ips).filter(|ip| !local_ips.contains(ip));
+                others.copied().collect()
+            } else {
+                BTreeSet::new()
+            },
             node_ips: node_port_ips(config, &primary_ips, local_ips),
             primary_ips,
             local_ips: local_ips.clone(),
@@ -183,7 +189,7 @@ fn node_port_ips(
     let mut ips = BTreeSet::new();
     for addresses in &config.node_port_addresses {
         match addresses {
-            NodePortAddresses::Primary => ips.extend(primary),
+            NodePortAddresses::Primary | NodePortAddresses::Cluster => ips.extend(primary),
             NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
             NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
         }
@@ -226,7 +232,7 @@ fn link_local() -> impl Iterator<Item = IpNetwork> {
 fn unnamed_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
     let names = |ipv4: bool| {
         addresses.iter().any(|addresses| match addresses {
-            NodePortAddresses::Primary | NodePortAddresses::All => true,
+            NodePortAddresses::Primary | NodePortAddresses::All | NodePortAddresses::Cluster => true,
             NodePortAddresses::Within(range) => range.is_ipv4() == ipv4,
         })
     };

@@ -89,7 +89,7 @@ pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>
 /// The claims of a service that match the flow.
 fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -> Vec<Claim<'a>> {
     let (address, number, protocol) = (flow.to(), flow.port(), flow.protocol());
-    let is_node_address = snapshot.node.node_ips.contains(&address);
+    let is_node_address = snapshot.node.node_port_ips().any(|ip| *ip == address);
     let of_port = |port: &'a ServicePort| {
         let kind = address_kind(service, address).filter(|_| port.port == number);
         let by_address = kind.map(|kind| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use contiv_model::{
-    ClusterIpMasquerade, Event, LocalDetect, NodeFacts, NodeName, NodePortAddresses, Processor,
+    ClusterIpMasquerade, Event, LocalDetect, NodeFacts, NodeName, NodePortAddresses, ObjectKey, Processor,
     ProcessorConfig, object::Node,
 };
 
@@ -156,4 +156,19 @@ fn egress_masquerade_leaves_out_what_is_in_the_cluster() {
         expected,
         "the external address may be translated"
     );
+}
+
+#[test]
+fn node_ports_of_cluster_answer_for_other_nodes_too() {
+    let node_port_addresses = [NodePortAddresses::Cluster].into();
+    let mut processor = Processor::new(ProcessorConfig { node_port_addresses, ..config() });
+    let worker = Node { external_ips: ips(&["203.0.113.9"]), ..mk_node("worker", &["192.168.1.2"], &[]) };
+    processor.apply([put(mk_node(MASTER, &["192.168.1.1"], &[])), put(worker)]);
+    let facts = processor.snapshot().node;
+    assert_eq!(facts.node_ips, ips(&["192.168.1.1"]), "health checks are served there");
+    assert_eq!(facts.other_node_ips, ips(&["192.168.1.2", "203.0.113.9"]));
+    assert!(!facts.is_own(ip("192.168.1.2")));
+    let changes = processor.apply([Event::Delete(ObjectKey::Node(NodeName::new("worker")))]);
+    assert!(changes.node.unwrap().other_node_ips.is_empty());
+    assert!(self::facts(config()).other_node_ips.is_empty(), "off by default");
 }

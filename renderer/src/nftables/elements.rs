@@ -166,7 +166,7 @@ pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
         let set = Set::new(SetKind::NodeIps, Family::of(address));
         Element { set, key: Key::Address(*address), value: Value::None }
     };
-    node.node_ips.iter().map(of_ip)
+    node.node_port_ips().map(of_ip)
 }
 
 /// The elements of an interval set derived from the node's facts, sorted; none for any other set.

@@ -278,3 +278,59 @@ fn foreign_route_localnet_switch_stays_on() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn node_ports_on_other_nodes_answer_here_where_asked_for() -> Result<()> {
+    isolated("node_ports::node_ports_on_other_nodes_answer_here_where_asked_for", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = prepare(lab)?;
+        let local = ServiceManifest {
+            external_local: true,
+            ..ServiceManifest::new(Service::new("local", 81, &[lab.pod1.host]))
+        };
+        state.put_manifest(&local)?;
+        let there = |service: &Service, family| (lab.node2.host.address(family), service.node_port()).into();
+        // No agent runs on the other node.
+        let agent = start(lab, &state, &[])?;
+        for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
+            let outcome = lab.pod2.ask_within(protocol, there(&web, family), NO_ANSWER)?;
+            assert!(!matches!(outcome, Outcome::Answered { .. }), "{family:?} {protocol:?}: {outcome:?}");
+        }
+        agent.stop()?;
+
+        let agent = start(lab, &state, &["--node-port-addresses=cluster"])?;
+        for from in [&lab.pod2, &lab.node] {
+            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
+                let flow = format!("{} {family:?} {protocol:?}", from.host.name);
+                let answer = from.ask(protocol, there(&web, family))?.answer();
+                assert!(answer.is_ok_and(|answer| answer.by.starts_with("pod")), "{flow}");
+                let answer = from.ask(protocol, there(&local.service, family))?.answer()?;
+                assert_eq!(answer.by, "pod1", "{flow}");
+                if from.host == lab.pod2.host {
+                    assert_eq!(
+                        answer.seen_source.ip(),
+                        from.host.address(family),
+                        "policy Local keeps it: {flow}"
+                    );
+                }
+            }
+        }
+        // The addresses of this node itself answer as before, and other ports of the other node are its own.
+        let here = lab.node.host.address(Family::V4).to_string();
+        assert_eq!(answers(lab, &here, web.node_port())?, Protocol::ALL.len());
+        let _server = Responder::start(&lab.node2, TARGET_PORT)?;
+        let other = lab.node2.host.socket(Family::V4, TARGET_PORT);
+        assert_eq!(lab.pod2.ask(Protocol::Tcp, other)?.answer()?.by, lab.node2.host.name);
+
+        // It follows the nodes of the cluster.
+        state.delete_node(lab.node2.host)?;
+        let address = lab.node2.host.address(Family::V4).to_string();
+        wait_until("the other node is forgotten", EVENT_TIMEOUT, || {
+            let set = lab.node.exec(&["nft", "list", "set", "inet", "contiv", "node-ips4"]);
+            set.is_ok_and(|set| !set.contains(&address))
+        })?;
+        let outcome = lab.pod2.ask_within(Protocol::Tcp, there(&web, Family::V4), NO_ANSWER)?;
+        assert!(!matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
+        agent.stop().map(drop)
+    })
+}

@@ -72,8 +72,9 @@ impl StaleFlowReaper {
 
     /// Reports changes that were programmed. `services` are those after them.
     pub(crate) fn changed(&mut self, changes: &ChangeSet, services: &Services) {
-        if let Some(node) = changes.node.as_ref().filter(|node| node.node_ips != self.node_ips) {
-            self.node_ips.clone_from(&node.node_ips);
+        let node_ips = changes.node.as_ref().map(|node| node.node_port_ips().copied().collect());
+        if let Some(node_ips) = node_ips.filter(|node_ips| *node_ips != self.node_ips) {
+            self.node_ips = node_ips;
             self.incomplete = true;
         }
         if self.incomplete {
@@ -86,7 +87,7 @@ impl StaleFlowReaper {
 
     /// Reports that everything was programmed. `found` are the backends by frontend that were there before.
     pub(crate) fn reconciled(&mut self, snapshot: &Snapshot, found: Vec<(FrontendKey, Backends)>) {
-        self.node_ips.clone_from(&snapshot.node.node_ips);
+        self.node_ips = snapshot.node.node_port_ips().copied().collect();
         let (services, node_ips) = (snapshot.services.clone(), self.node_ips.clone());
         self.send(Request::Reconciled { services, node_ips, found });
     }

@@ -23,6 +23,7 @@ const NODE_PORTS: [u16; 2] = [30080, 30081];
 const PROTOCOLS: [Protocol; 2] = [Protocol::Tcp, Protocol::Udp];
 const CLUSTER_IPS: [&str; 4] = ["10.96.0.1", "10.96.0.2", "fd00:96::1", "fd00:96::2"];
 const NODE_IPS: [&str; 2] = ["192.168.0.1", "fd00:a::1"];
+const OTHER_NODE_IPS: [&str; 2] = ["192.168.0.2", "fd00:a::2"];
 const EXTERNAL_IPS: [&str; 6] =
     ["203.0.113.1", "203.0.113.2", "192.168.0.1", "2001:db8:1::1", "2001:db8:1::2", "fd00:a::1"];
 const LOCAL_BACKENDS: [&str; 4] = ["10.244.1.1", "10.244.1.2", "fd00:1::1", "fd00:1::2"];
@@ -76,9 +77,10 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         ranges
     }));
     let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS), non_masquerade);
-    (some(&NODE_IPS), some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
+    let node_ips = (some(&NODE_IPS), some(&OTHER_NODE_IPS));
+    (node_ips, some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
         |(
-            node_ips,
+            (node_ips, other_node_ips),
             local_ips,
             (pod_cidrs, service_cidrs, non_masquerade_cidrs),
             pod_interfaces,
@@ -86,6 +88,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         )| {
             NodeFacts {
                 node_ips,
+                other_node_ips,
                 local_ips,
                 pod_cidrs,
                 pod_interfaces,
@@ -201,7 +204,9 @@ pub(super) fn snapshot() -> impl Strategy<Value = Snapshot> {
 /// Every flow between the addresses above.
 pub(super) fn flows() -> Vec<Flow> {
     let to: BTreeSet<IpAddr> =
-        all(&[&CLUSTER_IPS[..], &NODE_IPS, &EXTERNAL_IPS, &NOBODY].concat()).into_iter().collect();
+        all(&[&CLUSTER_IPS[..], &NODE_IPS, &OTHER_NODE_IPS, &EXTERNAL_IPS, &NOBODY].concat())
+            .into_iter()
+            .collect();
     let to: Vec<SocketAddr> = to
         .into_iter()
         .flat_map(|address| [PORTS, NODE_PORTS].concat().into_iter().map(move |port| (address, port).into()))
