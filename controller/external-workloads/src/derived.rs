@@ -28,7 +28,7 @@ pub fn slices<'a>(
     workloads: impl IntoIterator<Item = &'a Workload>,
 ) -> Vec<EndpointSlice> {
     let workloads: Vec<&Workload> =
-        workloads.into_iter().filter(|workload| service.selects(workload)).collect();
+        workloads.into_iter().filter(|workload| workload.is_behind(service)).collect();
     planned(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
 }
 
@@ -214,7 +214,7 @@ impl State {
     /// The services that select a workload.
     fn selecting(&self, workload: Option<&Workload>) -> BTreeSet<Id> {
         let Some(workload) = workload else { return BTreeSet::new() };
-        let of_namespace = self.services.iter().filter(|(_, service)| service.selects(workload));
+        let of_namespace = self.services.iter().filter(|(_, service)| workload.is_behind(service));
         of_namespace.map(|(id, _)| id.clone()).collect()
     }
 
@@ -247,7 +247,7 @@ impl State {
         let (mut selected, mut unreadable) = (Vec::new(), BTreeSet::new());
         for ((_, name), workload) in of_namespace {
             match workload {
-                Some(workload) if service.selects(workload) => selected.push(workload),
+                Some(workload) if workload.is_behind(service) => selected.push(workload),
                 Some(_) => {}
                 None => {
                     unreadable.insert(name.clone());

@@ -11,7 +11,7 @@ use contiv_proto::{
 };
 use contiv_store::Entry;
 
-use crate::{family::Family, workload::Workload};
+use crate::family::Family;
 
 /// Services of this namespace are left alone, as linkerd does.
 const EXEMPT_NAMESPACE: &str = "kube-system";
@@ -110,13 +110,6 @@ impl Service {
     /// Whether its slices are made here: it selects something, and is not exempt.
     pub fn is_ours(&self) -> bool {
         !self.is_external_name && !self.selector.is_empty() && self.namespace != EXEMPT_NAMESPACE
-    }
-
-    /// Whether a workload is a backend of it.
-    pub fn selects(&self, workload: &Workload) -> bool {
-        self.is_ours()
-            && self.namespace == workload.namespace
-            && self.selector.iter().all(|(name, value)| workload.labels.get(name) == Some(value))
     }
 }
 

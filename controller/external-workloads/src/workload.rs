@@ -6,7 +6,7 @@ use contiv_controller::{BoxError, Labels, ResourceType};
 use contiv_proto::{Key, Kind, message::externalworkload as wire};
 use contiv_store::{Entry, manifest::routable_address};
 
-use crate::service::{or_tcp, read};
+use crate::service::{Service, or_tcp, read};
 
 /// The label with a workload's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -75,6 +75,13 @@ impl Workload {
             name: message.name,
             labels: message.labels,
         })
+    }
+
+    /// Whether it is a backend of this service.
+    pub fn is_behind(&self, service: &Service) -> bool {
+        service.is_ours()
+            && service.namespace == self.namespace
+            && service.selector.iter().all(|(name, value)| self.labels.get(name) == Some(value))
     }
 
     /// Its zone; empty if unknown.

@@ -156,3 +156,16 @@ fn services_that_are_not_ours_are_left_alone() {
         assert_eq!(Slices::default().plan(&other, &workloads), []);
     }
 }
+
+#[test]
+fn inputs_of_the_plan_stay_as_they_are() {
+    let (mut service, workloads) =
+        (service(), [workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.2"])]);
+    let mut slices = Slices::default();
+    slices.sync(&service, &workloads);
+    service.ports = vec![port("http", Target::Number(8080))];
+    service.labels.clear();
+    let before = (service.clone(), workloads.clone(), slices.clone());
+    assert!(!slices.plan(&service, &workloads).is_empty());
+    assert_eq!((service, workloads, slices), before);
+}
