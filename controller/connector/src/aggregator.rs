@@ -8,6 +8,8 @@ use std::{
     net::IpAddr,
 };
 
+use serde::Deserialize;
+
 use crate::{
     catalog::{AppProtocol, Instance, Protocol, SourceService},
     name,
@@ -36,6 +38,21 @@ pub struct MicroService {
     pub cluster_ips: BTreeSet<IpAddr>,
     /// More annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The host name that clients are sent to by the DNS of the cluster; then there are no endpoints.
+    pub external_name: Option<String>,
+}
+
+/// What becomes of instances that are registered by a host name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostNames {
+    /// They are left out, and are problems.
+    #[default]
+    LeaveOut,
+    /// A service with nothing else becomes one of the type `ExternalName` (consul-k8s' `K8SSink`).
+    ExternalName,
+    /// Their addresses are looked up.
+    Resolve,
 }
 
 impl MicroService {
@@ -64,6 +81,8 @@ pub struct Aggregator {
     pub service_port: Option<u16>,
     /// The application protocol of main ports, for services without one.
     pub app_protocol: AppProtocol,
+    /// What becomes of host names.
+    pub host_names: HostNames,
 }
 
 impl Aggregator {
@@ -77,9 +96,14 @@ impl Aggregator {
         source: &str,
         service: &SourceService,
     ) -> Result<BTreeMap<String, MicroService>, String> {
-        let is_excluded = |instance: &Instance| instance.tags.contains(&self.exclude_tag);
-        if !self.exclude_tag.is_empty() && service.instances.iter().any(is_excluded) {
+        if self.excludes(service) {
             return Ok(BTreeMap::new());
+        }
+        if self.host_names == HostNames::ExternalName
+            && service.instances.is_empty()
+            && !service.hosts.is_empty()
+        {
+            return self.external(source, service);
         }
         let selected: Vec<&Instance> =
             service.instances.iter().filter(|instance| self.selects(instance)).collect();
@@ -99,7 +123,44 @@ impl Aggregator {
         Ok(finished.collect())
     }
 
-    fn selects(&self, instance: &Instance) -> bool {
+    /// The micro services of a source service of which only host names are known.
+    fn external(
+        &self,
+        source: &str,
+        service: &SourceService,
+    ) -> Result<BTreeMap<String, MicroService>, String> {
+        let mut yielded = BTreeMap::<String, MicroService>::new();
+        let mut hosts: Vec<&Instance<String>> =
+            service.hosts.iter().filter(|host| self.selects(host)).collect();
+        // The first one counts.
+        hosts.sort_by_key(|host| !host.ready);
+        let speaks = service.app_protocol.unwrap_or(self.app_protocol);
+        for host in hosts {
+            let derived = self.derived_name(source, host).map(|name| self.name(&name)).transpose()?;
+            for name in derived.into_iter().chain([self.name(source)?]) {
+                let micro_service = yielded.entry(name).or_insert_with(|| MicroService {
+                    source: source.to_owned(),
+                    annotations: service.annotations.clone(),
+                    external_name: Some(host.address.clone()),
+                    ..MicroService::default()
+                });
+                if micro_service.external_name.as_ref() == Some(&host.address) {
+                    micro_service.ports.insert((host.protocol, host.port), speaks);
+                }
+            }
+        }
+        Ok(yielded)
+    }
+
+    /// Whether a service is left out because it comes from Kubernetes.
+    pub fn excludes(&self, service: &SourceService) -> bool {
+        let tags = service.instances.iter().map(|instance| &instance.tags);
+        let mut tags = tags.chain(service.hosts.iter().map(|host| &host.tags));
+        !self.exclude_tag.is_empty() && tags.any(|tags| tags.contains(&self.exclude_tag))
+    }
+
+    /// Whether an instance is used, by its tags.
+    pub fn selects<A>(&self, instance: &Instance<A>) -> bool {
         self.tag.is_empty() || instance.tags.contains(&self.tag)
     }
 
@@ -107,7 +168,7 @@ impl Aggregator {
         name::legal(&[&self.prefix, name, &self.suffix].concat())
     }
 
-    fn derived_name(&self, source: &str, instance: &Instance) -> Option<String> {
+    fn derived_name<A>(&self, source: &str, instance: &Instance<A>) -> Option<String> {
         let (prefix, suffix) = (value(instance, &self.prefix_tag), value(instance, &self.suffix_tag));
         if prefix.is_none() && suffix.is_none() {
             return None;
@@ -146,7 +207,7 @@ impl Aggregator {
 }
 
 /// The value of a tag `name=value`; none if it is missing or empty. The first of several counts.
-fn value<'a>(instance: &'a Instance, name: &str) -> Option<&'a str> {
+fn value<'a, A>(instance: &'a Instance<A>, name: &str) -> Option<&'a str> {
     let values = instance.tags.iter().filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
     values.filter(|value| !value.is_empty() && !name.is_empty()).min()
 }

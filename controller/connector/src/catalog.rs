@@ -13,11 +13,16 @@ use serde::Deserialize;
 /// objects stay as they are.
 pub type Catalog = BTreeMap<String, Option<Arc<SourceService>>>;
 
+/// The addresses of each host name that was looked up.
+pub type ResolvedHosts = BTreeMap<String, BTreeSet<IpAddr>>;
+
 /// One service of a registry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceService {
     /// All registered instances, including those that are not ready. A set, since the order of answers does not matter.
     pub instances: BTreeSet<Instance>,
+    /// Instances that are registered by a host name.
+    pub hosts: BTreeSet<Instance<String>>,
     /// The port for clients; none for the ports of the instances.
     pub service_port: Option<u16>,
     /// The application protocol of the main port; none for the registry's default.
@@ -30,11 +35,11 @@ pub struct SourceService {
     pub unusable: BTreeSet<String>,
 }
 
-/// One serving process.
+/// One serving process, by its address or by its host name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instance {
-    /// Its address.
-    pub address: IpAddr,
+pub struct Instance<A = IpAddr> {
+    /// Its address, or its host name.
+    pub address: A,
     /// Its main port.
     pub port: u16,
     /// The transport protocol of its ports.
@@ -49,6 +54,14 @@ impl Instance {
     /// A ready instance with TCP and without tags.
     pub const fn new(address: IpAddr, port: u16) -> Self {
         Self { address, port, protocol: Protocol::Tcp, ready: true, tags: BTreeSet::new() }
+    }
+}
+
+impl<A> Instance<A> {
+    /// The same instance elsewhere.
+    pub fn at<B>(self, address: B) -> Instance<B> {
+        let Self { port, protocol, ready, tags, .. } = self;
+        Instance { address, port, protocol, ready, tags }
     }
 }
 

@@ -18,11 +18,11 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use thiserror::Error;
 
 use crate::{
-    Aggregator, ConnectorMetrics, Parts,
+    Aggregator, ConnectorMetrics, HostNames, Parts,
     catalog::AppProtocol,
     plan::Target,
     registry::{
-        NamedRegistry, Registry,
+        HostLookup, NamedRegistry, Registry,
         consul::{Certificates, Consul, ConsulOptions},
         file::FileRegistry,
     },
@@ -46,6 +46,9 @@ pub struct ConnectorConfig {
     /// Where cluster addresses come from, at most one range per family.
     #[serde(default)]
     pub cluster_ip_ranges: Vec<IpNetwork>,
+    /// The servers that host names are looked up with; without any, those of `/etc/resolv.conf`.
+    #[serde(default)]
+    pub name_servers: Vec<SocketAddr>,
     /// How often everything is compared again, without a change.
     #[serde(default = "default_sync_period", deserialize_with = "period")]
     pub sync_period: Duration,
@@ -77,6 +80,9 @@ pub struct RegistryConfig {
     /// Services with this tag are left out: they come from Kubernetes. Empty: none.
     #[serde(default = "default_exclude_tag")]
     pub exclude_tag: String,
+    /// What becomes of instances that are registered by a host name.
+    #[serde(default)]
+    pub host_names: HostNames,
     /// What clients connect to, for services that do not say.
     pub service_port: Option<u16>,
     /// What is spoken on main ports, for services that do not say.
@@ -160,8 +166,24 @@ impl ConnectorConfig {
             wait_for_namespace: self.wait_for_namespace,
             sync_period: self.sync_period,
             registries: registries.collect(),
+            host_lookup: self.host_lookup(),
             metrics,
         }
+    }
+}
+
+impl ConnectorConfig {
+    #[cfg(feature = "dns")]
+    fn host_lookup(&self) -> Option<Arc<dyn HostLookup>> {
+        let is_needed = self.registries.iter().any(|registry| registry.host_names == HostNames::Resolve);
+        let servers = self.name_servers.clone();
+        is_needed.then(|| Arc::new(crate::registry::dns::DnsHosts::new(servers)) as Arc<dyn HostLookup>)
+    }
+
+    #[cfg(not(feature = "dns"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is asked")]
+    const fn host_lookup(&self) -> Option<Arc<dyn HostLookup>> {
+        None
     }
 }
 
@@ -174,6 +196,7 @@ impl RegistryConfig {
             suffix_tag: self.suffix_tag.clone(),
             tag: self.tag.clone(),
             exclude_tag: self.exclude_tag.clone(),
+            host_names: self.host_names,
             service_port: self.service_port,
             app_protocol: self.app_protocol,
         }

@@ -1,6 +1,6 @@
 //! Assembles the connector as one controller: registries, sink and syncs.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use contiv_controller::{
     BoxError, BuildError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce,
@@ -11,10 +11,11 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::{
-    aggregator::Aggregator,
+    aggregator::{Aggregator, HostNames},
+    host_names,
     metrics::ConnectorMetrics,
     plan::Target,
-    registry::{self, NamedRegistry, Publisher},
+    registry::{self, HostLookup, NamedRegistry, Publisher},
     sink::{Sink, StoreSync},
     stored,
 };
@@ -36,6 +37,8 @@ pub struct Parts {
     pub sync_period: Duration,
     /// The registries with their settings, in the order in which they get a name that several want.
     pub registries: Vec<(NamedRegistry, Aggregator)>,
+    /// What host names are looked up with, for registries that want it; none if none does.
+    pub host_lookup: Option<Arc<dyn HostLookup>>,
     /// The connector's metrics.
     pub metrics: ConnectorMetrics,
 }
@@ -59,7 +62,12 @@ pub fn with_sink(
     sink: &Sink,
     requests: tokio::sync::mpsc::Receiver<()>,
 ) -> Result<Controller<Namespace>, BoxError> {
-    let Parts { target, wait_for_namespace, sync_period, registries, metrics } = parts;
+    let Parts { target, wait_for_namespace, sync_period, registries, host_lookup, metrics } = parts;
+    let resolving: BTreeSet<String> = registries
+        .iter()
+        .filter(|(_, aggregator)| aggregator.host_names == HostNames::Resolve)
+        .map(|(registry, _)| registry.name.clone())
+        .collect();
     sink.set_sync_namespace(&target.namespace)?;
     let (services, endpoints) = (stored::services(), stored::endpoints());
     let sync = Arc::new(StoreSync {
@@ -82,6 +90,7 @@ pub fn with_sink(
             (registry, publisher)
         })
         .collect();
+    let background_sink = sink.clone();
     let built = Controller::for_type(&namespaces())
         .named("connector")
         // Every event causes a sync of everything, under the key of the namespace at that time.
@@ -101,8 +110,14 @@ pub fn with_sink(
         })
         .with_background(move |context: Context<Namespace>| {
             let publishers = publishers.clone();
+            let resolver = host_lookup.clone().filter(|_| !resolving.is_empty());
+            let resolver =
+                resolver.map(|lookup| host_names::follow(background_sink.clone(), resolving.clone(), lookup));
             async move {
                 let mut following = JoinSet::new();
+                if let Some(resolver) = resolver {
+                    following.spawn(resolver);
+                }
                 for (registry, publisher) in publishers {
                     following.spawn(registry::follow(registry, publisher));
                 }

@@ -15,6 +15,7 @@
 //! | [`config`] | the section `connector` of the configuration |
 //! | [`catalog`] | the content of a registry: source services and their instances |
 //! | [`registry`] | the trait of registries and its implementations: [`registry::file`], [`registry::consul`], and `registry::dns` with the feature `dns` |
+//! | [`host_names`] | looks up the addresses of instances that are registered by a host name |
 //! | [`aggregator`] | from one source service to the micro services it yields |
 //! | [`stored`] | the content of the store: our objects and foreign ones |
 //! | [`plan`] | from desired and stored objects to ordered writes; pure |
@@ -28,6 +29,7 @@ pub mod cluster_address;
 pub mod config;
 pub mod connector;
 pub mod endpoint_annotation;
+pub mod host_names;
 pub mod metrics;
 pub mod name;
 pub mod plan;
@@ -35,7 +37,7 @@ pub mod registry;
 pub mod sink;
 pub mod stored;
 
-pub use aggregator::{Aggregator, MicroService};
+pub use aggregator::{Aggregator, HostNames, MicroService};
 pub use catalog::{AppProtocol, Catalog, Instance, Protocol, SourceService};
 pub use config::{ConnectorConfig, RegistryConfig};
 pub use connector::{Parts, controller};

@@ -152,7 +152,7 @@ impl Planning<'_> {
                 wanted.problem(registry, &id.1, reason);
             }
             let service = build::without_endpoints(stored, &addresses);
-            if let Err(reason) = self.write(id, service, endpoints, registry) {
+            if let Err(reason) = self.write(id, service, Some(endpoints), registry) {
                 wanted.problem(registry, &id.1, reason);
             }
         } else if !wanted.is_orphan_to_keep(registry) {
@@ -171,10 +171,14 @@ impl Planning<'_> {
         registry: &str,
         micro_service: &MicroService,
     ) -> Result<Vec<String>, String> {
+        if micro_service.external_name.is_some() {
+            self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
+            return Ok(Vec::new());
+        }
         let (addresses, mut conflicts) = self.cluster_addresses(id, micro_service, Some(stored))?;
         conflicts.extend(self.shared_with_foreign(&addresses));
         let service = build::service(id, registry, micro_service, &addresses);
-        self.write(id, service, build::endpoints(id, registry, micro_service), registry)?;
+        self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
         Ok(conflicts)
     }
 
@@ -193,9 +197,13 @@ impl Planning<'_> {
         if self.stored.foreign_endpoints.contains(id) {
             return Err(foreign("set of endpoints"));
         }
-        let (addresses, _) = self.cluster_addresses(id, micro_service, None)?;
-        let service = build::service(id, registry, micro_service, &addresses);
-        self.write(id, service, build::endpoints(id, registry, micro_service), registry)?;
+        if micro_service.external_name.is_some() {
+            self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
+        } else {
+            let (addresses, _) = self.cluster_addresses(id, micro_service, None)?;
+            let service = build::service(id, registry, micro_service, &addresses);
+            self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
+        }
         self.created.insert(id.clone());
         Ok(())
     }
@@ -212,18 +220,24 @@ impl Planning<'_> {
         }
     }
 
-    /// Writes the differences to the stored objects, unless one is too large for the store.
+    /// Writes the differences to the stored objects, unless one is too large for the store. Without endpoints stored ones are deleted.
     fn write(
         &mut self,
         id: &Id,
         service: Service,
-        endpoints: Endpoints,
+        endpoints: Option<Endpoints>,
         registry: &str,
     ) -> Result<(), String> {
-        let size = Size::of(&endpoints);
+        let size = endpoints.as_ref().map_or(Size { services: 1, endpoints: 0 }, Size::of);
         let (old_service, old_endpoints) = (self.stored.services.get(id), self.stored.endpoints.get(id));
         let mut changes = Vec::with_capacity(2);
-        if !self.stored.foreign_endpoints.contains(id) && old_endpoints.is_none_or(|old| **old != endpoints) {
+        let is_ours = !self.stored.foreign_endpoints.contains(id);
+        if endpoints.is_none() && old_endpoints.is_some() {
+            self.delete::<Endpoints>(id);
+        }
+        if let Some(endpoints) =
+            endpoints.filter(|new| is_ours && old_endpoints.is_none_or(|old| *old != new))
+        {
             changes.push((old_endpoints.is_some(), Object::from(endpoints)));
         }
         if old_service.is_none_or(|old| **old != service) {

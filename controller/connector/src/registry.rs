@@ -48,6 +48,15 @@ pub trait Registry: Send + Sync + 'static {
     fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
 }
 
+/// What a lookup found, and how long it is valid.
+pub type FoundAddresses = (Vec<IpAddr>, Duration);
+
+/// Looks up host names.
+pub trait HostLookup: std::fmt::Debug + Send + Sync + 'static {
+    /// The addresses of a host name; none if there is no such name. It may be dropped at any await.
+    fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<FoundAddresses, RegistryError>>;
+}
+
 /// A registry with its name in the configuration.
 #[derive(Clone)]
 pub struct NamedRegistry {
@@ -161,9 +170,71 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
     Err(format!("{address} is {special}; other hosts cannot send to it"))
 }
 
+/// Where an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// At an address, as by [`address`].
+    Address(IpAddr),
+    /// At a host name of at least two labels, in lower case.
+    Host(String),
+}
+
+/// An address or a host name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn destination(text: &str) -> Result<Destination, String> {
+    match address(text) {
+        Ok(address) => Ok(Destination::Address(address)),
+        Err(reason) => host_name(text).map(Destination::Host).ok_or(reason),
+    }
+}
+
+/// A DNS name as in RFC 1123, with at least two labels, and without the dot at its end.
+fn host_name(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.chars().all(is_legal)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let mut labels = name.rsplit('.');
+    // The last label of an address is a number.
+    let is_name = labels.next().is_some_and(|last| is_label(last) && last.contains(char::is_alphabetic))
+        && labels.clone().count() > 0
+        && labels.all(is_label);
+    (name.len() <= 253 && is_name).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn destination_is_an_address_or_a_host_name() {
+        let host = |name: &str| Ok(Destination::Host(name.to_owned()));
+        assert_eq!(destination("DB.example.org."), host("db.example.org"));
+        assert_eq!(destination("a-1.b"), host("a-1.b"));
+        assert_eq!(destination("10.0.0.1"), Ok(Destination::Address("10.0.0.1".parse().unwrap())));
+        for wrong in [
+            "",
+            "x",
+            ".",
+            "a..b",
+            "-a.b",
+            "a-.b",
+            "a_b.c",
+            "10.0.0",
+            "10.0.0.999",
+            "127.0.0.1",
+            "a b.c",
+            "a.b/c",
+        ] {
+            assert!(destination(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_that_no_other_host_can_send_to_are_refused() {

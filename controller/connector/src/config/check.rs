@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
 use contiv_store::url::without_password;
 
 use super::{ConnectorConfig, ConsulConfig, DnsConfig, RegistryConfig};
-use crate::{cluster_address::check_range, name};
+use crate::{HostNames, cluster_address::check_range, name};
 
 /// The maximum that Consul lets a query wait.
 const MAX_WAIT: Duration = Duration::from_secs(600);
@@ -72,6 +72,12 @@ impl RegistryConfig {
         }
         if let Some(consul) = &self.consul {
             problems.extend(consul.problems().into_iter().map(|problem| format!(".consul.{problem}")));
+        }
+        if self.host_names == HostNames::Resolve && !cfg!(feature = "dns") {
+            problems.push(
+                ".host-names: this contiv was built without the cargo feature dns; take a build with it"
+                    .to_owned(),
+            );
         }
         if let Some(dns) = &self.dns {
             problems.extend(dns.problems().into_iter().map(|problem| format!(".dns{problem}")));

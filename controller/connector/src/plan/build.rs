@@ -32,6 +32,11 @@ const INHERITED_FROM: &str = "flomesh.io/cloud-service-inherited-from";
 /// `MeshServiceSyncAnnotation`: excludes it from being synced back.
 const MESH_SYNC: &str = "flomesh.io/mesh-service-sync";
 
+/// The type of services with endpoints,
+const CLUSTER_IP: &str = "ClusterIP";
+/// and that of aliases of a host name.
+const EXTERNAL_NAME: &str = "ExternalName";
+
 type Labels = BTreeMap<String, String>;
 
 /// The registry in the labels of an object of this connector.
@@ -60,19 +65,29 @@ pub(super) fn service(
         namespace: id.0.to_string(),
         port: micro_service.ports.iter().map(|(port, speaks)| service_port(*port, *speaks)).collect(),
         // Without a selector: the endpoints are written here, and nothing else may add pods.
-        service_type: "ClusterIP".to_owned(),
+        service_type: CLUSTER_IP.to_owned(),
         labels: labels(registry, (CLOUD_SOURCED, "true")),
         annotations,
         ..Service::default()
     };
-    set_cluster_ips(&mut service, cluster_ips);
+    match &micro_service.external_name {
+        None => set_cluster_ips(&mut service, cluster_ips),
+        Some(host) => {
+            EXTERNAL_NAME.clone_into(&mut service.service_type);
+            service.external_name.clone_from(host);
+        }
+    }
     service
 }
 
-/// The same service without endpoints.
+/// The same service without endpoints. One that was an alias is none any more: nothing is behind it.
 pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Service {
     let mut service = stored.clone();
     service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
+    if service.service_type == EXTERNAL_NAME {
+        CLUSTER_IP.clone_into(&mut service.service_type);
+        service.external_name.clear();
+    }
     set_cluster_ips(&mut service, cluster_ips);
     service
 }

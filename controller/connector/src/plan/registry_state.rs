@@ -1,6 +1,9 @@
 //! What is known of a registry, and what is wrong with its services.
 
-use crate::{aggregator::Aggregator, catalog::Catalog};
+use crate::{
+    aggregator::Aggregator,
+    catalog::{Catalog, ResolvedHosts},
+};
 
 /// One registry, in the order of the configuration: the first one gets a name that several want.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +14,8 @@ pub struct RegistryState<'a> {
     pub aggregator: &'a Aggregator,
     /// Its content; none until it has answered.
     pub catalog: Option<&'a Catalog>,
+    /// The addresses of host names, as far as they were looked up.
+    pub hosts: &'a ResolvedHosts,
 }
 
 /// Why a service is not stored, or differs from its registry.

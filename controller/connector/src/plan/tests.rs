@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     Instance, SourceService,
     aggregator::Aggregator,
-    catalog::Catalog,
+    catalog::{Catalog, ResolvedHosts},
     stored::{REGISTRY_LABEL, Stored},
 };
 
@@ -85,6 +85,7 @@ fn apply(world: &mut StoreContent, plan: &Plan) {
 struct Registries {
     aggregator: Aggregator,
     catalogs: [Option<Catalog>; 2],
+    hosts: ResolvedHosts,
 }
 
 impl Registries {
@@ -96,6 +97,7 @@ impl Registries {
                 name,
                 aggregator: &self.aggregator,
                 catalog: catalog.as_ref(),
+                hosts: &self.hosts,
             })
             .collect();
         plan(&states, &stored(world), &target())

@@ -1,9 +1,17 @@
 //! The services that the registries want, by their stored names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{Problem, RegistryState};
-use crate::{aggregator::MicroService, stored::Id};
+use crate::{
+    aggregator::{HostNames, MicroService},
+    catalog::SourceService,
+    stored::Id,
+};
 
 pub(super) struct DesiredServices<'a> {
     /// The services, each with the registry that wants it.
@@ -46,7 +54,11 @@ impl<'a> DesiredServices<'a> {
             for reason in &service.unusable {
                 self.problem(name, source, format!("left out: {reason}"));
             }
-            let yielded = match registry.aggregator.aggregate(source, service) {
+            let Some(service) = self.with_resolved_hosts(registry, source, service) else {
+                self.unknown_sources.insert((name, source));
+                continue;
+            };
+            let yielded = match registry.aggregator.aggregate(source, &service) {
                 Ok(yielded) => yielded,
                 Err(reason) => {
                     // Its new name is unknown, and the object with its old name must not be deleted for that.
@@ -72,6 +84,56 @@ impl<'a> DesiredServices<'a> {
                 self.services.insert(id, (name, micro_service));
             }
         }
+    }
+
+    /// The service with the addresses of its host names, if they are to be looked up; none if one of them is unknown yet. Host names
+    /// that are not used are problems.
+    fn with_resolved_hosts<'s>(
+        &mut self,
+        registry: &RegistryState<'a>,
+        source: &str,
+        service: &'s SourceService,
+    ) -> Option<Cow<'s, SourceService>> {
+        let RegistryState { name, aggregator, hosts, .. } = registry;
+        if aggregator.excludes(service) {
+            return Some(Cow::Borrowed(service));
+        }
+        let mut resolved = Cow::Borrowed(service);
+        let selected: Vec<_> = service.hosts.iter().filter(|host| aggregator.selects(host)).collect();
+        let mut left_out = |host: &str, reason: &str| {
+            self.problem(name, source, format!("left out: {host} {reason}"));
+        };
+        match aggregator.host_names {
+            HostNames::LeaveOut => {
+                for host in selected {
+                    left_out(
+                        &host.address,
+                        "is a host name; set host-names to resolve or external-name, or register an address",
+                    );
+                }
+            }
+            HostNames::ExternalName => {
+                let first = selected.iter().min_by_key(|host| !host.ready).map(|host| &host.address);
+                let is_used = |host: &String| service.instances.is_empty() && first == Some(host);
+                for host in selected.iter().filter(|host| !is_used(&host.address)) {
+                    left_out(
+                        &host.address,
+                        "is one of several destinations, and a name leads to one; set host-names to resolve",
+                    );
+                }
+            }
+            HostNames::Resolve => {
+                for host in selected {
+                    let addresses = hosts.get(&host.address)?;
+                    if addresses.is_empty() {
+                        left_out(&host.address, "has no address that other hosts can send to");
+                    }
+                    let at = |address: &IpAddr| host.clone().at(*address);
+                    resolved.to_mut().instances.extend(addresses.iter().map(at));
+                }
+            }
+        }
+        Some(resolved)
     }
 
     pub(super) fn problem(&mut self, registry: &str, service: &str, reason: String) {

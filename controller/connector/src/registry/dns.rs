@@ -26,7 +26,7 @@ use hickory_resolver::{
 };
 use tokio::time::sleep;
 
-use super::{Publisher, Registry, RegistryError, address, backoff};
+use super::{FoundAddresses, HostLookup, Publisher, Registry, RegistryError, address, backoff};
 use crate::catalog::{Instance, Protocol, SourceService};
 
 /// The least interval between two queries of a name.
@@ -66,7 +66,7 @@ impl Dns {
     }
 
     async fn run(&self, publisher: &Publisher) -> RegistryError {
-        let resolver = match self.resolver() {
+        let resolver = match resolver(&self.options.servers) {
             Ok(resolver) => resolver,
             Err(error) => return RegistryError::new("/etc/resolv.conf", error),
         };
@@ -107,25 +107,52 @@ impl Dns {
         join_all(following).await;
         RegistryError::new("DNS", "no service is configured")
     }
+}
 
-    fn resolver(&self) -> Result<TokioResolver, NetError> {
-        let mut builder = if self.options.servers.is_empty() {
-            Resolver::builder_tokio()?
-        } else {
-            let servers = self.options.servers.iter().map(|server| {
-                let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-                    connection.port = server.port();
-                    connection
-                });
-                NameServerConfig::new(server.ip(), true, connections.into())
+/// A resolver with these servers; without any, those of `/etc/resolv.conf`.
+fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+    let mut builder = if servers.is_empty() {
+        Resolver::builder_tokio()?
+    } else {
+        let servers = servers.iter().map(|server| {
+            let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                connection.port = server.port();
+                connection
             });
-            let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
-            Resolver::builder_with_config(config, TokioRuntimeProvider::default())
-        };
-        let options: &mut ResolverOpts = builder.options_mut();
-        // No cache: validity is handled here.
-        options.cache_size = 0;
-        builder.build()
+            NameServerConfig::new(server.ip(), true, connections.into())
+        });
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+        Resolver::builder_with_config(config, TokioRuntimeProvider::default())
+    };
+    let options: &mut ResolverOpts = builder.options_mut();
+    // No cache: validity is handled here.
+    options.cache_size = 0;
+    builder.build()
+}
+
+/// Looks up host names by DNS: their A and AAAA records.
+#[derive(Debug, Clone)]
+pub struct DnsHosts {
+    servers: Vec<SocketAddr>,
+}
+
+impl DnsHosts {
+    /// With these servers; without any, those of `/etc/resolv.conf` as it is then.
+    pub const fn new(servers: Vec<SocketAddr>) -> Self {
+        Self { servers }
+    }
+}
+
+impl HostLookup for DnsHosts {
+    fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<FoundAddresses, RegistryError>> {
+        async move {
+            let failed = |error: NetError| RegistryError::new("/etc/resolv.conf", error);
+            let resolver = resolver(&self.servers).map_err(failed)?;
+            let name = full_name(host).map_err(|reason| RegistryError::new(host, reason))?;
+            let Known { what, holds } = addresses(&resolver, &name).await?;
+            Ok((what, holds.clamp(MIN_INTERVAL, MAX_INTERVAL)))
+        }
+        .boxed()
     }
 }
 

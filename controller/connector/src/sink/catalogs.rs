@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use contiv_proto::{Key, KeyError, Kind};
 use tokio::sync::{mpsc, watch};
 
-use crate::catalog::{Catalog, SourceService};
+use crate::catalog::{Catalog, ResolvedHosts, SourceService};
 
 /// The namespace of flomesh for an empty name.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -17,6 +17,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Sink {
     catalogs: watch::Sender<BTreeMap<String, Catalog>>,
     namespace: watch::Sender<Arc<str>>,
+    hosts: watch::Sender<ResolvedHosts>,
     trigger: mpsc::Sender<()>,
 }
 
@@ -25,7 +26,8 @@ impl Sink {
     pub fn new() -> (Self, mpsc::Receiver<()>) {
         let (trigger, requests) = mpsc::channel(1);
         let namespace = watch::Sender::new(DEFAULT_NAMESPACE.into());
-        (Self { catalogs: watch::Sender::default(), namespace, trigger }, requests)
+        let (catalogs, hosts) = (watch::Sender::default(), watch::Sender::default());
+        (Self { catalogs, namespace, hosts, trigger }, requests)
     }
 
     /// Sets the namespace of the stored services, also while they are synced (flomesh's `SetSyncCloudNamespace`). Services in the
@@ -89,6 +91,7 @@ impl Sink {
     /// Forgets all content, because it is too old.
     pub fn forget(&self) {
         self.catalogs.send_replace(BTreeMap::new());
+        self.hosts.send_replace(ResolvedHosts::new());
         self.request_sync();
     }
 
@@ -105,6 +108,28 @@ impl Sink {
         for (name, service) in catalog.iter_mut().filter(|(_, service)| service.is_none()) {
             *service = before.get(name).cloned().flatten();
         }
+    }
+
+    /// Notifies of each change of the content.
+    pub(crate) fn changes(&self) -> watch::Receiver<BTreeMap<String, Catalog>> {
+        self.catalogs.subscribe()
+    }
+
+    /// Sets the addresses of host names.
+    pub(crate) fn set_hosts(&self, hosts: ResolvedHosts) {
+        let is_changed = self.hosts.send_if_modified(|before| {
+            let is_changed = *before != hosts;
+            *before = hosts;
+            is_changed
+        });
+        if is_changed {
+            self.request_sync();
+        }
+    }
+
+    /// The addresses of host names.
+    pub(crate) fn hosts(&self) -> ResolvedHosts {
+        self.hosts.borrow().clone()
     }
 
     /// Reads the content, which cannot change meanwhile.

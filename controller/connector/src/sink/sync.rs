@@ -52,11 +52,13 @@ impl StoreSync {
             namespace: self.sink.sync_namespace().to_string(),
             cluster_ip_ranges: self.cluster_ip_ranges.clone(),
         };
+        let hosts = self.sink.hosts();
         let plan = self.sink.look(|catalogs| {
             let states = self.aggregators.iter().map(|(name, aggregator)| RegistryState {
                 name,
                 aggregator,
                 catalog: catalogs.get(name),
+                hosts: &hosts,
             });
             plan(&states.collect::<Vec<_>>(), &stored, &target)
         });

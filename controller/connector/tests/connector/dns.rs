@@ -1,12 +1,19 @@
 //! SRV records, by a small DNS server.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use contiv_connector::registry::dns::{Dns, DnsOptions};
+use contiv_connector::{
+    Aggregator, Catalog, HostNames, SourceService,
+    registry::dns::{Dns, DnsHosts, DnsOptions},
+};
 use contiv_connector_testing::{DnsServer, Zone};
 use tokio::time::sleep;
 
-use crate::harness::Running;
+use crate::harness::{Running, ScriptedAction, Setup, instance};
 
 const WEB: &str = "_http._tcp.web.example.org";
 
@@ -69,5 +76,37 @@ async fn dns_that_fails_takes_nothing_away() {
         zone.address("one.example.org", 1, "10.0.0.1".parse().unwrap());
     });
     running.wait_until_behind("web", &["10.0.0.1 8080"]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_name_of_an_instance_is_followed() {
+    let mut zone = Zone::default();
+    zone.address("db.example.org", 1, "10.0.0.1".parse().unwrap());
+    let server = DnsServer::start(zone).unwrap();
+    let running = Running::scripted(Setup {
+        aggregator: Aggregator { host_names: HostNames::Resolve, ..Aggregator::default() },
+        host_lookup: Some(Arc::new(DnsHosts::new(vec![server.address()]))),
+        ..Setup::default()
+    });
+    let host = instance("10.0.0.9", 5432).at("db.example.org".to_owned());
+    let db = SourceService { hosts: BTreeSet::from([host]), ..SourceService::default() };
+    running.say(ScriptedAction::All(Catalog::from([("db".to_owned(), Some(Arc::new(db)))])));
+    running.wait_until_behind("db", &["10.0.0.1 5432"]).await;
+    server.change(|zone| {
+        *zone = Zone::default();
+        zone.address("db.example.org", 1, "10.0.0.2".parse().unwrap());
+        zone.address("db.example.org", 1, "127.0.0.1".parse().unwrap());
+    });
+    running.wait_until_behind("db", &["10.0.0.2 5432"]).await;
+    // A failure changes nothing.
+    server.change(|zone| zone.fails = true);
+    sleep(Duration::from_secs(3)).await;
+    running.wait_until_behind("db", &["10.0.0.2 5432"]).await;
+    server.change(|zone| {
+        *zone = Zone::default();
+        zone.address("db.example.org", 1, "fd00::3".parse().unwrap());
+    });
+    running.wait_until_behind("db", &["fd00::3 5432"]).await;
     running.stop().await;
 }

@@ -12,7 +12,7 @@ use std::{
 
 use contiv_connector::{
     Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Publisher, Registry,
-    RegistryError, Sink, SourceService, connector::with_sink, plan::Target,
+    RegistryError, Sink, SourceService, connector::with_sink, plan::Target, registry::HostLookup,
 };
 use contiv_controller::{Lease, Manager, queue::WorkQueueMetrics};
 use contiv_proto::{
@@ -70,6 +70,7 @@ pub(crate) struct Setup {
     pub(crate) sync_period: Duration,
     pub(crate) lease: Lease,
     pub(crate) aggregator: Aggregator,
+    pub(crate) host_lookup: Option<Arc<dyn HostLookup>>,
     pub(crate) faults: Faults,
 }
 
@@ -80,6 +81,7 @@ impl Default for Setup {
             sync_period: Duration::from_secs(600),
             lease: Lease::always_leader(),
             aggregator: Aggregator::default(),
+            host_lookup: None,
             faults: Faults::NONE,
         }
     }
@@ -109,7 +111,7 @@ impl Running {
     }
 
     fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<ScriptedAction>, setup: Setup) -> Self {
-        let Setup { wait_for_namespace, sync_period, lease, aggregator, faults } = setup;
+        let Setup { wait_for_namespace, sync_period, lease, aggregator, host_lookup, faults } = setup;
         let store = MemoryStore::with_faults(faults);
         let metrics = ConnectorMetrics::default();
         let parts = Parts {
@@ -120,6 +122,7 @@ impl Running {
             wait_for_namespace,
             sync_period,
             registries: vec![(NamedRegistry { name: "r".to_owned(), registry }, aggregator)],
+            host_lookup,
             metrics: metrics.clone(),
         };
         let mut registry = prometheus_client::registry::Registry::default();

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
+use crate::aggregator::HostNames;
 
 fn web() -> Registries {
     let web = catalog([("web", &[instance("10.0.0.1", 80), instance("fd00::1", 80)])]);
@@ -163,7 +164,8 @@ fn copy_of_service_does_not_take_its_cluster_address() {
     stored.insert_service(("default".into(), "web".into()), original, 5);
     stored.endpoints.insert(("default".into(), "web".into()), endpoints(&world, "web"));
     let catalog = registries.catalogs[0].as_ref();
-    let state = RegistryState { name: "a", aggregator: &registries.aggregator, catalog };
+    let state =
+        RegistryState { name: "a", aggregator: &registries.aggregator, catalog, hosts: &registries.hosts };
     let plan = plan(&[state], &stored, &target());
     assert_eq!(plan.changes, [Change::Delete(key(Kind::Service, "a-copy"))]);
 }
@@ -282,7 +284,7 @@ fn endpoints_deleted_while_registry_is_silent_come_back() {
     for aggregator in [one_port, Aggregator::default()] {
         let mut world = StoreContent::new();
         let catalogs = [Some(catalog([("web", &instances)])), None];
-        let registries = Registries { aggregator, catalogs };
+        let registries = Registries { aggregator, catalogs, ..Registries::default() };
         registries.sync(&mut world);
         let before = world.clone();
         world.remove(&key(Kind::Endpoints, "web"));
@@ -312,8 +314,78 @@ fn service_synced_from_kubernetes_is_excluded() {
     let mut world = StoreContent::new();
     Registries { catalogs: [Some(of_cluster.clone()), None], ..Registries::default() }.sync(&mut world);
     assert_eq!(world.len(), 4);
-    let registries = Registries { aggregator, catalogs: [Some(of_cluster), None] };
+    let registries = Registries { aggregator, catalogs: [Some(of_cluster), None], ..Registries::default() };
     registries.sync(&mut world);
     let names: Vec<&str> = world.keys().map(Key::name).collect();
     assert_eq!(names, ["db", "db"], "as by consul-k8s, one instance excludes the service");
+}
+
+/// A registry whose service `db` is at these host names.
+fn at_hosts(host_names: HostNames, hosts: &[&str], addresses: &[Instance]) -> Registries {
+    let host = |name: &&str| instance("10.0.0.1", 5432).at((*name).to_owned());
+    let mut db = catalog([("db", addresses)]);
+    Arc::make_mut(db.get_mut("db").unwrap().as_mut().unwrap()).hosts = hosts.iter().map(host).collect();
+    let aggregator = Aggregator { host_names, ..Aggregator::default() };
+    Registries { aggregator, catalogs: [Some(db), None], ..Registries::default() }
+}
+
+#[test]
+fn host_name_becomes_external_name_service() {
+    let mut world = StoreContent::new();
+    let mut registries = at_hosts(HostNames::ExternalName, &["db.example.org", "db2.example.org"], &[]);
+    let problems = registries.sync(&mut world).problems;
+    assert!(matches!(&problems[..], [one] if one.reason.contains("db2.example.org")), "{problems:?}");
+    let db = service(&world, "db");
+    assert_eq!((db.service_type.as_str(), db.external_name.as_str()), ("ExternalName", "db.example.org"));
+    assert_eq!((db.cluster_ip.as_str(), db.cluster_ips.len(), db.port[0].port), ("", 0, 5432));
+    assert!(!world.contains_key(&key(Kind::Endpoints, "db")));
+    assert_eq!(registries.plan(&world).changes, []);
+    // With an address it is a service with endpoints, and back.
+    registries.catalogs =
+        at_hosts(HostNames::ExternalName, &["db.example.org"], &[instance("10.0.0.1", 5432)]).catalogs;
+    let problems = registries.sync(&mut world).problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let db = service(&world, "db");
+    assert_eq!((db.service_type.as_str(), db.external_name.as_str()), ("ClusterIP", ""));
+    assert_eq!(endpoints(&world, "db").endpoint_subsets.len(), 1);
+    registries.catalogs = at_hosts(HostNames::ExternalName, &["db.example.org"], &[]).catalogs;
+    registries.sync(&mut world);
+    assert!(!world.contains_key(&key(Kind::Endpoints, "db")));
+    assert_eq!(service(&world, "db").service_type, "ExternalName");
+    // Without any instance it is no alias any more.
+    registries.catalogs = at_hosts(HostNames::ExternalName, &[], &[]).catalogs;
+    registries.sync(&mut world);
+    let db = service(&world, "db");
+    assert_eq!((db.service_type.as_str(), db.external_name.as_str()), ("ClusterIP", ""));
+    assert_eq!(registries.plan(&world).changes, []);
+}
+
+#[test]
+fn host_name_is_left_out_and_reported_unless_configured() {
+    let mut world = StoreContent::new();
+    let registries = at_hosts(HostNames::LeaveOut, &["db.example.org"], &[instance("10.0.0.1", 5432)]);
+    let problems = registries.sync(&mut world).problems;
+    assert!(matches!(&problems[..], [one] if one.reason.contains("host-names")), "{problems:?}");
+    assert_eq!(endpoints(&world, "db").endpoint_subsets[0].addresses.len(), 1);
+}
+
+#[test]
+fn host_name_is_resolved_to_its_addresses() {
+    let mut world = StoreContent::new();
+    let mut registries = at_hosts(HostNames::Resolve, &["db.example.org"], &[instance("10.0.0.1", 5432)]);
+    assert_eq!(registries.sync(&mut world).changes, [], "nothing is known of it yet");
+    let addresses: BTreeSet<IpAddr> = ["10.0.0.7", "fd00::7"].map(|ip| ip.parse().unwrap()).into();
+    registries.hosts.insert("db.example.org".to_owned(), addresses);
+    assert_eq!(registries.sync(&mut world).problems, []);
+    let ips = |world: &StoreContent| -> Vec<String> {
+        let subsets = &endpoints(world, "db").endpoint_subsets;
+        subsets[0].addresses.iter().map(|address| address.ip.clone()).collect()
+    };
+    assert_eq!(ips(&world), ["10.0.0.1", "10.0.0.7", "fd00::7"]);
+    // A name whose addresses are not known any more changes nothing.
+    registries.hosts.clear();
+    assert_eq!(registries.sync(&mut world).changes, []);
+    registries.hosts.insert("db.example.org".to_owned(), BTreeSet::new());
+    assert_eq!(registries.sync(&mut world).problems.len(), 1);
+    assert_eq!(ips(&world), ["10.0.0.1"]);
 }

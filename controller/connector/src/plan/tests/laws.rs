@@ -29,7 +29,11 @@ fn registries() -> impl Strategy<Value = Registries> {
         suffix_tag: "version".to_owned(),
         ..Aggregator::default()
     };
-    catalogs.prop_map(move |catalogs| Registries { aggregator: aggregator.clone(), catalogs })
+    catalogs.prop_map(move |catalogs| Registries {
+        aggregator: aggregator.clone(),
+        catalogs,
+        ..Registries::default()
+    })
 }
 
 /// Foreign services and endpoints, also with desired names, and one with an address of the range.

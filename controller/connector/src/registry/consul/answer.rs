@@ -12,7 +12,7 @@ use serde::{
 
 use crate::{
     catalog::{Instance, Protocol, SourceService},
-    registry::address,
+    registry::{Destination, destination},
 };
 
 /// The used fields of `/v1/health/service/<name>`, for each instance.
@@ -101,10 +101,16 @@ impl<'de> Visitor<'de> for InstancesVisitor {
         while let Some(entry) = entries.next_element::<ServiceEntry>()? {
             let name = format!("instance {} on node {}", entry.service.id, entry.node.node);
             match instance(entry, self.passing_only) {
-                Ok(instance) => {
+                Ok((destination, instance)) => {
                     let tags = instance.tags.iter().map(|tag| tag.len() + size_of::<String>());
                     kept += size_of::<Instance>() + tags.sum::<usize>();
-                    service.instances.insert(instance);
+                    match destination {
+                        Destination::Address(address) => drop(service.instances.insert(instance.at(address))),
+                        Destination::Host(host) => {
+                            kept += host.len();
+                            service.hosts.insert(instance.at(host));
+                        }
+                    }
                 }
                 Err(reason) => {
                     let line = format!("{name}: {reason}");
@@ -112,7 +118,7 @@ impl<'de> Visitor<'de> for InstancesVisitor {
                     service.unusable.insert(line);
                 }
             }
-            if service.instances.len() > MAX_INSTANCES {
+            if service.instances.len() + service.hosts.len() > MAX_INSTANCES {
                 return Err(A::Error::custom(format_args!(
                     "there are more than {MAX_INSTANCES} instances; split the service"
                 )));
@@ -127,18 +133,19 @@ impl<'de> Visitor<'de> for InstancesVisitor {
     }
 }
 
-fn instance(entry: ServiceEntry, passing_only: bool) -> Result<Instance, String> {
+fn instance(entry: ServiceEntry, passing_only: bool) -> Result<(Destination, Instance<()>), String> {
     let ServiceEntry { node, service, checks } = entry;
     let port = u16::try_from(service.port).ok().filter(|port| *port > 0);
     let address_text = if service.address.is_empty() { &node.address } else { &service.address };
-    Ok(Instance {
-        address: address(address_text)?,
+    let instance = Instance {
+        address: (),
         port: port
             .ok_or_else(|| format!("{} is no port; register it with the one it listens on", service.port))?,
         protocol: Protocol::Tcp,
         ready: !passing_only || checks.iter().flatten().all(|check| check.status == "passing"),
         tags: service.tags.unwrap_or_default(),
-    })
+    };
+    Ok((destination(address_text)?, instance))
 }
 
 #[cfg(test)]
@@ -170,9 +177,7 @@ mod tests {
 
     #[test]
     fn instance_that_cannot_be_reached_is_left_out_by_name() {
-        for (address, port) in
-            [("host.example", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)]
-        {
+        for (address, port) in [("host", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)] {
             let body = format!(
                 r#"[{{"Node": {{"Node": "n1", "Address": "{address}"}}, "Service": {{"ID": "web1", "Port": {port}}}}}]"#
             );
@@ -181,6 +186,15 @@ mod tests {
             let reason = service.unusable.first().unwrap();
             assert!(reason.starts_with("instance web1 on node n1: "), "{reason}");
         }
+    }
+
+    #[test]
+    fn instance_with_a_host_name_is_kept_apart() {
+        let body =
+            r#"[{"Node": {"Address": "10.0.0.1"}, "Service": {"Address": "DB.example.org", "Port": 5432}}]"#;
+        let service = instances(body.as_bytes(), true).unwrap();
+        let hosts: Vec<&str> = service.hosts.iter().map(|one| one.address.as_str()).collect();
+        assert_eq!((hosts, service.instances.len(), service.unusable.len()), (vec!["db.example.org"], 0, 0));
     }
 
     #[test]

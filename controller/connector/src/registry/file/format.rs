@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::{
     catalog::{AppProtocol, Catalog, Instance, Protocol, SourceService},
-    registry::address,
+    registry::{Destination, address, destination},
 };
 
 #[derive(Debug, Deserialize)]
@@ -101,14 +101,20 @@ fn service(service: Service) -> Result<SourceService, String> {
     for (i, endpoint) in endpoints.into_iter().enumerate() {
         let at = |reason: String| format!("endpoints[{i}].{reason}");
         let port = endpoint.port.or(port).filter(|port| *port > 0);
-        read.instances.insert(Instance {
-            address: address(&endpoint.address).map_err(|reason| at(format!("address: {reason}")))?,
+        let destination =
+            destination(&endpoint.address).map_err(|reason| at(format!("address: {reason}")))?;
+        let instance = Instance {
+            address: (),
             port: port
                 .ok_or_else(|| at("port: give one from 1 to 65535, here or for the service".to_owned()))?,
             protocol,
             ready: endpoint.ready,
             tags: endpoint.tags,
-        });
+        };
+        match destination {
+            Destination::Address(address) => drop(read.instances.insert(instance.at(address))),
+            Destination::Host(host) => drop(read.hosts.insert(instance.at(host))),
+        }
     }
     Ok(read)
 }
