@@ -14,7 +14,7 @@ pub(crate) struct Element {
     pub(crate) userdata: Vec<u8>,
     /// How often packets have found it, where that is counted.
     pub(crate) counter: Option<Counter>,
-    /// How long it lives after it was last written, where that is limited; in milliseconds.
+    /// How long it lives after it was last written, in milliseconds, and 0 for ever; none where its set has no time limits.
     pub(crate) timeout: Option<u64>,
     /// When it ends, in milliseconds of the model's clock.
     pub(crate) expires: Option<u64>,

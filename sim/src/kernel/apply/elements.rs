@@ -1,6 +1,6 @@
 //! Messages about elements.
 
-use super::transaction::{Transaction, unless_destroyed};
+use super::transaction::{Refreshed, Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::{Attribute, Attributes},
     data::{Data, Handle},
@@ -103,7 +103,7 @@ impl Transaction<'_> {
             userdata: attributes.get(elem::USERDATA).map_or(Vec::new(), |data| data.payload.to_vec()),
             counter,
             timeout,
-            expires: expiration.or(timeout).map(|length| now + length),
+            expires: expiration.or(timeout.filter(|timeout| *timeout != 0)).map(|length| now + length),
         };
         let Some(found) = table.set_mut(handle) else { return refuse(Errno::ENOENT) };
         let inserted = match found.elements.insert(element.clone(), is_anonymous, now) {
@@ -115,13 +115,21 @@ impl Transaction<'_> {
                 self.notices.extend(notice);
                 return if is_full { refuse(Errno::ENFILE) } else { Ok(()) };
             }
-            Err(Clash::Same(same)) if same.data == element.data && !excl => Ok(()),
+            Err(Clash::Same(same)) if same.data == element.data && !excl => {
+                let has_changed = same.timeout.is_some() && same.timeout != element.timeout;
+                if has_changed || same.timeout.is_some() && expiration.is_some() {
+                    let Element { key, timeout, expires, .. } = element;
+                    let table = self.next.tables[at].handle;
+                    self.refreshed.push(Refreshed { table, set: handle, key, timeout, expires });
+                }
+                Ok(())
+            }
             Err(Clash::Same(_)) => refuse(Errno::EEXIST),
             Err(Clash::Needless) => Ok(()),
             Err(Clash::Refused(errno)) => refuse(errno),
         };
         if let Some(data) = &data {
-            table.count_use(data, false);
+            self.table(at).count_use(data, false);
         }
         inserted
     }
@@ -183,6 +191,8 @@ impl Transaction<'_> {
     }
 
     fn removed(&mut self, at: usize, handle: Handle, gone: &Element) {
+        let of_table = self.next.tables[at].handle;
+        self.refreshed.retain(|one| (one.table, one.set) != (of_table, handle) || one.key != gone.key);
         let table = self.table(at);
         if let Some(data) = &gone.data {
             table.count_use(data, false);
@@ -227,7 +237,7 @@ fn lifetime(
     match expiration {
         Some(_) if timeout == 0 => refuse(Errno::EOPNOTSUPP),
         Some(expiration) if expiration > timeout => refuse(Errno::ERANGE),
-        _ => Ok(((timeout != 0).then_some(timeout), expiration.filter(|expiration| *expiration != 0))),
+        _ => Ok(((!is_end).then_some(timeout), expiration.filter(|expiration| *expiration != 0))),
     }
 }
 

@@ -13,6 +13,16 @@ use crate::kernel::{
     validate,
 };
 
+/// An element that was there already when a message wrote it.
+#[derive(Debug)]
+pub(super) struct Refreshed {
+    pub(super) table: u64,
+    pub(super) set: Handle,
+    pub(super) key: Vec<u8>,
+    pub(super) timeout: Option<u64>,
+    pub(super) expires: Option<u64>,
+}
+
 /// What messages of a batch have done so far.
 #[derive(Debug)]
 pub(in crate::kernel) struct Transaction<'a> {
@@ -34,6 +44,8 @@ pub(in crate::kernel) struct Transaction<'a> {
     pub(super) updated: BTreeSet<u64>,
     /// Sets that were declared once more: size and timeout count when the transaction does.
     pub(super) declared: Vec<(u64, Handle, u32, u64)>,
+    /// Elements that were written once more: their times count when the transaction does.
+    pub(super) refreshed: Vec<Refreshed>,
     pub(in crate::kernel) notices: Vec<Notice>,
     /// Tables that are made are validated after each message.
     pub(super) validates_new: bool,
@@ -57,6 +69,7 @@ impl<'a> Transaction<'a> {
             pending: BTreeSet::new(),
             updated: BTreeSet::new(),
             declared: Vec::new(),
+            refreshed: Vec::new(),
             notices: Vec::new(),
             validates_new,
         }
@@ -96,6 +109,13 @@ impl<'a> Transaction<'a> {
                     set.size = size;
                 }
                 set.timeout = timeout;
+            }
+        }
+        for Refreshed { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
+            let table = self.next.tables.iter_mut().find(|found| found.handle == table);
+            let set = table.and_then(|table| table.set_mut(set));
+            if let Some(element) = set.and_then(|set| set.elements.get_mut(&key)) {
+                (element.timeout, element.expires) = (timeout, expires);
             }
         }
         for table in &mut self.next.tables {

@@ -102,6 +102,9 @@ static SHAPES: [Shape; 8] = [
     Shape { name: "goto", flags: set::F_MAP, data: Some((data::TYPE_VERDICT, data::VERDICT_LEN)), ..PLAIN },
 ];
 
+/// How long elements live, in milliseconds: longer than any comparison takes.
+const TIMEOUTS: [u64; 3] = [0, 3_600_000, 7_200_000];
+
 const TABLES: [&str; 2] = ["one", "two"];
 const CHAINS: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
 
@@ -402,7 +405,21 @@ impl Generator {
 
     fn set_part(&mut self, of: &str, shape: &Shape, flags: u16) -> Part {
         self.last_id += 1;
-        set_part(of, shape, shape.name, self.last_id, flags)
+        let part = set_part(of, shape, shape.name, self.last_id, flags);
+        self.with_details(part, shape)
+    }
+
+    /// A set with what sets can have besides.
+    fn with_details(&mut self, mut part: Part, shape: &Shape) -> Part {
+        if shape.flags & set::F_TIMEOUT != 0 && self.chance(50) || self.chance(1) {
+            let timeout = self.pick(&TIMEOUTS).unwrap_or_default();
+            part.attributes.u64(set::TIMEOUT, timeout);
+            part.text.extend([" timeout ", &timeout.to_string()]);
+        }
+        if self.chance(10) {
+            part.attributes.bytes(set::USERDATA, b"set");
+        }
+        part
     }
 
     /// A set that is declared as no set can be, or other than the one of its name.
@@ -431,7 +448,8 @@ impl Generator {
         }
         let name = self.pick(&[shape.name, shape.name, "odd", "x%d", "y%s", "%d%d"]).unwrap_or_default();
         let flags = self.creation();
-        parts.push(set_part(of, &odd, name, self.last_id, flags));
+        let part = set_part(of, &odd, name, self.last_id, flags);
+        parts.push(self.with_details(part, &odd));
     }
 
     fn key(&mut self, shape: &Shape) -> Vec<u8> {
@@ -462,14 +480,14 @@ impl Generator {
     fn range(&mut self, shape: &Shape, list: &mut Writer, text: &mut Vec<String>) {
         if self.chance(4) {
             // Before the first key of all nft writes an end.
-            write_element(list, &[0; 4], None, None, elem::F_INTERVAL_END);
+            write_element(list, &[0; 4], None, None, elem::F_INTERVAL_END, &Writer::default());
             text.push("the null end".to_owned());
         }
         let first = self.key(shape);
         let mut after = first.clone();
         after[3] += self.random.random_range(1..4);
-        write_element(list, &first, None, None, 0);
-        write_element(list, &after, None, None, elem::F_INTERVAL_END);
+        write_element(list, &first, None, None, 0, &Writer::default());
+        write_element(list, &after, None, None, elem::F_INTERVAL_END, &Writer::default());
         text.push(format!("{first:?} to before {after:?}"));
     }
 
@@ -505,7 +523,28 @@ impl Generator {
             }
         };
         text.push(format!("{key:?} to {end:?} flags {flags} : {:?}", value.as_ref().map(|(_, text)| text)));
-        write_element(list, &key, end.as_deref(), value.map(|(value, _)| value), flags);
+        let timeout = (shape.flags & set::F_TIMEOUT != 0 && self.chance(30) || self.chance(1))
+            .then(|| self.pick(&TIMEOUTS).unwrap_or_default());
+        let userdata = self.chance(10);
+        let counter = (shape.counter && self.chance(20)).then(|| self.random.random_range(0..3));
+        let mut more = Writer::default();
+        if let Some(timeout) = timeout {
+            more.u64(elem::TIMEOUT, timeout);
+        }
+        if userdata {
+            more.bytes(elem::USERDATA, b"element");
+        }
+        if let Some(counter) = counter {
+            more.nested(elem::EXPR, |out| {
+                out.text(expr::NAME, "counter");
+                out.nested(expr::DATA, |out| {
+                    out.u64(expr::COUNTER_BYTES, 100 * counter);
+                    out.u64(expr::COUNTER_PACKETS, counter);
+                });
+            });
+        }
+        text.push(format!("timeout {timeout:?} userdata {userdata} counter {counter:?}"));
+        write_element(list, &key, end.as_deref(), value.map(|(value, _)| value), flags, &more);
     }
 
     /// A verdict, mostly one that leads to a chain.
@@ -543,7 +582,7 @@ impl Generator {
                     None => (self.key(shape), None, false),
                 };
             let flags = if is_end { elem::F_INTERVAL_END } else { 0 };
-            write_element(&mut list_of, &key, end.as_deref(), None, flags);
+            write_element(&mut list_of, &key, end.as_deref(), None, flags, &Writer::default());
             text.push(format!("{key:?} flags {flags}"));
         }
         parts.push(list(kind, 0, of, shape.name, &text.join(", "), Some((list_of, None))));
@@ -558,6 +597,9 @@ impl Generator {
         attributes.text(rule::TABLE, of);
         attributes.text(rule::CHAIN, chain);
         attributes.nested(rule::EXPRESSIONS, |list| list.0.extend_from_slice(&out.0));
+        if self.chance(10) {
+            attributes.bytes(rule::USERDATA, b"rule");
+        }
         let flags = match self.random.random_range(0..100) {
             0..70 => NLM_F_CREATE | NLM_F_APPEND,
             70..95 => NLM_F_CREATE,
@@ -827,7 +869,15 @@ fn set_part(of: &str, shape: &Shape, name: &str, id: u32, flags: u16) -> Part {
     Part { kind: msg::NEWSET, flags, family: NFPROTO_INET, attributes: out, text }
 }
 
-fn write_element(list: &mut Writer, key: &[u8], end: Option<&[u8]>, value: Option<Writer>, flags: u32) {
+/// `more` are further attributes.
+fn write_element(
+    list: &mut Writer,
+    key: &[u8],
+    end: Option<&[u8]>,
+    value: Option<Writer>,
+    flags: u32,
+    more: &Writer,
+) {
     list.nested(LIST_ELEM, |out| {
         if flags != 0 {
             out.u32(elem::FLAGS, flags);
@@ -839,6 +889,7 @@ fn write_element(list: &mut Writer, key: &[u8], end: Option<&[u8]>, value: Optio
         if let Some(value) = value {
             out.nested(elem::DATA, |out| out.0.extend_from_slice(&value.0));
         }
+        out.0.extend_from_slice(&more.0);
     });
 }
 

@@ -12,7 +12,7 @@ use crate::kernel::{
     element::Element,
     expression::{Expression, register::Register},
     ruleset::Table,
-    uapi::{expr, verdict},
+    uapi::{expr, set, verdict},
 };
 
 /// `NF_CT_STATE_BIT(IP_CT_NEW)`
@@ -254,7 +254,7 @@ impl Interpreter<'_> {
             is_end: false,
             userdata: Vec::new(),
             counter: None,
-            timeout: (timeout != 0).then_some(timeout),
+            timeout: found.has(set::F_TIMEOUT).then_some(timeout),
             expires: (timeout != 0).then(|| self.now + timeout),
         };
         let updates = operation == expr::DYNSET_OP_UPDATE;
