@@ -27,7 +27,6 @@
 //! ```
 
 mod any_controller;
-mod background;
 mod build_error;
 mod builder;
 mod context;
@@ -54,7 +53,6 @@ mod typed_watch;
 mod worker;
 
 pub(crate) use any_controller::AnyController;
-pub use background::Background;
 pub use build_error::BuildError;
 pub use builder::ControllerBuilder;
 pub use context::{Context, Setup};

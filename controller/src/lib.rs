@@ -14,6 +14,7 @@
 //! | [`controller`] | the builder, the reconciler and its context |
 //! | [`callbacks`] | controllers written as callbacks for present and for deleted objects |
 //! | [`manager`] | starts controllers and restarts them |
+//! | [`runnable`] | other work under a manager, which is no controller of keys |
 //! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
 //! | [`writer`] | writes that never overwrite somebody else's and never happen after the lease is lost |
@@ -34,6 +35,7 @@ mod progress;
 pub mod queue;
 pub mod reflector;
 pub mod resource;
+pub mod runnable;
 #[cfg(test)]
 mod test_support;
 pub mod testing;
@@ -41,12 +43,13 @@ pub mod writer;
 
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
-    Background, BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement,
-    Reconciler, RequeueAfterError, RunError, Setup, Status,
+    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement, Reconciler,
+    RequeueAfterError, RunError, Setup, Status,
 };
 pub use error::BoxError;
 pub use lease::Lease;
 pub use manager::Manager;
 pub use mapper::{Mapper, Transform};
 pub use resource::{Event, Key, Object, ResourceType};
+pub use runnable::Runnable;
 pub use writer::{Fence, Write, WriteError, Writer};

@@ -35,11 +35,12 @@ use tracing::error;
 
 pub use crate::progress::{Progress, Stall};
 use crate::{
-    controller::{AnyController, Controller, Placement},
+    controller::{AnyController, BuildError, Controller, Placement},
     lease::Lease,
     liveness::{LivenessProbe, LivenessReporter, liveness_channel},
     progress::Queues,
     queue::WorkQueueMetrics,
+    runnable::{Runnable, Runnables},
 };
 pub use dependencies::{Cycle, Dependencies};
 use supervisor::Supervisor;
@@ -56,6 +57,9 @@ pub enum ManagerError {
         /// The name.
         name: String,
     },
+    /// A controller cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// Two controllers each write what the other watches and could trigger each other for ever.
     #[error(
         "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
@@ -125,22 +129,40 @@ impl Manager {
         &mut self,
         controller: Controller<T>,
     ) -> Result<(), ManagerError> {
+        self.add(Arc::new(controller))
+    }
+
+    /// Registers work that is no controller of keys. It runs while the lease is held; `make` makes each run, without starting any
+    /// work, and the run is warmed up while it waits for the lease.
+    ///
+    /// # Errors
+    /// [`ManagerError::DuplicateController`].
+    pub fn add_runnable<R: Runnable>(
+        &mut self,
+        name: &str,
+        make: impl Fn(&Arc<dyn Store>) -> R + Send + Sync + 'static,
+    ) -> Result<(), ManagerError> {
+        let make = Box::new(move |store: &Arc<dyn Store>| -> Box<dyn Runnable> { Box::new(make(store)) });
+        self.add(Arc::new(Runnables { name: name.to_owned(), make }))
+    }
+
+    fn add(&mut self, controller: Arc<dyn AnyController>) -> Result<(), ManagerError> {
         let name = controller.name().to_owned();
         if self.controllers().any(|other| other.name() == name) {
             return Err(ManagerError::DuplicateController { name });
         }
         let (probe, reporter) = liveness_channel();
-        self.controllers.push(Registered { controller: Arc::new(controller), probe, reporter });
+        self.controllers.push(Registered { controller, probe, reporter });
         Ok(())
     }
 
     /// The dependencies between the types of all controllers.
     pub fn dependencies(&self) -> Dependencies {
         let watched = |controller: &dyn AnyController| -> Vec<(String, String)> {
-            let managed = controller.managed_type();
+            let managed = controller.managed_type().unwrap_or_default();
             controller.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
         };
-        let managed = self.controllers().map(|controller| controller.managed_type().to_owned());
+        let managed = self.controllers().filter_map(|controller| Some(controller.managed_type()?.to_owned()));
         let edges = self.controllers().flat_map(watched);
         Dependencies::new(managed.collect(), edges.collect())
     }

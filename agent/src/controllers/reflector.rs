@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contiv_controller::Manager;
-use contiv_reflector::{Stats, controller};
+use contiv_reflector::Stats;
 use contiv_store::kube::{KubeAddress, KubeStore, Scope};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
     let source = address.to_string();
     let stats = Stats::register(wiring.metrics);
     let store = Arc::new(KubeStore::new(address, &Scope::cluster()));
-    manager.register(controller(store, &stats)?)?;
+    contiv_reflector::register(manager, store, &stats)?;
     let report = move || Report { has_synced: stats.has_synced(), details: json!({ "source": source }) };
     wiring.reports.insert(ControllerName::Reflector, Arc::new(report));
     Ok(())

@@ -1,4 +1,4 @@
-//! The controller, whose own object is the key where Contiv keeps what its reflectors have counted.
+//! The controller of the key where Contiv keeps what its reflectors have counted.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -7,14 +7,10 @@ use contiv_controller::{
     BoxError, BuildError, Context, Controller, Key, Outcome, ResourceType, queue::Debounce,
 };
 use contiv_proto::{Kind, key::ROOT};
-use contiv_store::Store;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{
-    mirror_controller::MirrorController,
-    stats::{Counts, Stats},
-};
+use crate::stats::{Counts, Stats};
 
 /// Below the root of all objects: where what was counted is.
 pub const GAUGES: &str = "status/gauges";
@@ -35,26 +31,25 @@ struct Gauges {
     endpoint_slice_stats: Counts,
 }
 
-pub(crate) fn controller(source: Arc<dyn Store>, stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
+/// Writes the key some time after each notification in `changes`.
+pub(crate) fn controller(
+    stats: &Stats,
+    changes: mpsc::Receiver<()>,
+) -> Result<Controller<Bytes>, BuildError> {
     let gauges = ResourceType::new("gauges", &format!("{ROOT}{GAUGES}"), |entry| {
         Ok::<_, Infallible>(entry.value.clone())
     });
     let key: Key = gauges.prefix().into();
-    let (told, changes) = mpsc::channel(1);
-    let reflecting = stats.clone();
-    let counting = stats.clone();
-    let stopping = stats.clone();
+    let stats = stats.clone();
     Controller::for_type(&gauges)
-        .named("reflector")
+        .named("reflector-gauges")
         .with_debounce(DEBOUNCE)
         .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
         .with_warm_standby()
-        .with_warm_background(move |store| MirrorController::new(&source, store, &reflecting, &told))
         .with_reconciler(move |context: Context<Bytes>, key: Key| {
-            let value = counting.value();
+            let value = stats.value();
             async move { write(&context, &key, value?).await }
         })
-        .on_stop(move || stopping.stopped())
         .build()
 }
 

@@ -10,8 +10,8 @@
 //! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both too and continues
 //!   from there, but after it has won, nothing is written before Kubernetes has answered it.
 //!
-//! [`controller`] combines this into one controller for a [`contiv_controller::Manager`]. Its managed type is the key
-//! `status/gauges`, in which Contiv keeps the counters of its reflectors.
+//! [`register`] gives a [`contiv_controller::Manager`] two things: the mirrors of all types, which run while the lease is held, and
+//! the controller of the key `status/gauges`, in which Contiv keeps the counters of its reflectors.
 
 mod action;
 mod batch;
@@ -26,20 +26,26 @@ mod stats;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use contiv_controller::{BuildError, Controller};
+use contiv_controller::{Manager, manager::ManagerError};
 use contiv_store::Store;
+use tokio::sync::mpsc;
 
 pub use gauges::GAUGES;
 pub use kinds::KINDS;
 pub use ownership::{MANAGED_BY, REFLECTED, is_foreign};
 pub use stats::Stats;
 
-/// The controller that reflects `source`, the store of a Kubernetes API server, into the store of its manager. It counts
-/// in `stats`.
+use mirror_controller::MirrorController;
+
+/// Adds the reflector: it reflects `source`, the store of a Kubernetes API server, into the store of the manager, and counts in
+/// `stats`.
 ///
 /// # Errors
-/// Those of the builder.
-pub fn controller(source: Arc<dyn Store>, stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
-    gauges::controller(source, stats)
+/// When the manager has something of that name.
+pub fn register(manager: &mut Manager, source: Arc<dyn Store>, stats: &Stats) -> Result<(), ManagerError> {
+    let (told, changes) = mpsc::channel(1);
+    let mirroring = stats.clone();
+    manager
+        .add_runnable("reflector", move |store| MirrorController::new(&source, store, &mirroring, &told))?;
+    manager.register(gauges::controller(stats, changes)?)
 }

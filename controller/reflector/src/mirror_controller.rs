@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use contiv_controller::{Background, BoxError, Context};
+use contiv_controller::{BoxError, Runnable, Setup};
 use contiv_store::Store;
 use futures::{
     FutureExt,
@@ -33,14 +32,15 @@ impl MirrorController {
     }
 }
 
-impl Background<Bytes> for MirrorController {
-    fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
+impl Runnable for MirrorController {
+    fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         let kinds = self.kinds.iter_mut().map(|objects| objects.keep_warm().boxed());
         select_all(kinds).map(|(error, ..)| error).boxed()
     }
 
-    fn run(self: Box<Self>, context: Context<Bytes>) -> BoxFuture<'static, Result<(), BoxError>> {
+    fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         let Self { kinds, stats, told } = *self;
+        let stopped = OnEnd(stats.clone());
         let mut changes = stats.changes();
         let telling = async move {
             while changes.changed().await.is_ok() {
@@ -49,16 +49,26 @@ impl Background<Bytes> for MirrorController {
             }
         };
         async move {
+            let _stopped = stopped;
             let mirrors =
-                kinds.into_iter().map(|objects| KindMirror::new(objects, context.writer().clone()).run());
+                kinds.into_iter().map(|objects| KindMirror::new(objects, setup.writer.clone()).run());
             let work = async {
                 tokio::select! {
                     () = telling => Ok(()),
                     ended = try_join_all(mirrors) => ended.map(drop),
                 }
             };
-            context.stop().run_until_cancelled(work).await.unwrap_or(Ok(()))
+            setup.stop.run_until_cancelled(work).await.unwrap_or(Ok(()))
         }
         .boxed()
+    }
+}
+
+/// Nothing is synced any more when the run ends, in whatever way.
+struct OnEnd(Stats);
+
+impl Drop for OnEnd {
+    fn drop(&mut self) {
+        self.0.stopped();
     }
 }

@@ -9,7 +9,8 @@ use super::{Controller, Placement, Standby, standby::StandbyController};
 /// A controller of any type.
 pub(crate) trait AnyController: std::fmt::Display + Send + Sync {
     fn name(&self) -> &str;
-    fn managed_type(&self) -> &str;
+    /// The type whose objects it reconciles, if it is a controller of keys.
+    fn managed_type(&self) -> Option<&str>;
     fn watched_types(&self) -> Vec<&str>;
     fn placement(&self) -> Placement;
     /// The standby from which the next run is started.
@@ -21,8 +22,8 @@ impl<T: Send + Sync + 'static> AnyController for Controller<T> {
         &self.name
     }
 
-    fn managed_type(&self) -> &str {
-        self.managed.name()
+    fn managed_type(&self) -> Option<&str> {
+        Some(self.managed.name())
     }
 
     fn watched_types(&self) -> Vec<&str> {

@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use contiv_store::Store;
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
 use tracing::Span;
 
 use super::{
-    Background, BuildError, Context, Controller, Placement, Reconciler, Setup,
-    background::{BackgroundFn, ClosureBackground},
+    BuildError, Context, Controller, Placement, Reconciler, Setup,
     custom_watch::{AnyCustomWatch, Channel},
     hooks::{HookFn, NotifyFn},
     reconciler::{ReconcileFn, erase},
@@ -49,7 +47,7 @@ pub struct ControllerBuilder<T> {
     debounce: Option<Debounce>,
     placement: Placement,
     initializer: Option<HookFn<Setup>>,
-    background: Option<BackgroundFn<T>>,
+    background: Option<HookFn<Context<T>>>,
     on_start: Option<NotifyFn>,
     on_stop: Option<NotifyFn>,
     concurrency: usize,
@@ -219,22 +217,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the lease is lost; then
     /// it is dropped where it awaits. If it fails, the controller is restarted.
     #[must_use]
-    pub fn with_background<F>(self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
+    pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        let task = Arc::new(task);
-        self.with_warm_background(move |_| ClosureBackground(Arc::clone(&task)))
-    }
-
-    /// Like [`Self::with_background`], for a task with a preparation: with [`Self::with_warm_standby`] it is prepared while the
-    /// controller waits for the lease. `make` is called for each run.
-    #[must_use]
-    pub fn with_warm_background<B: Background<T> + 'static>(
-        mut self,
-        make: impl Fn(&Arc<dyn Store>) -> B + Send + Sync + 'static,
-    ) -> Self {
-        self.background = Some(Arc::new(move |store| Box::new(make(store))));
+        self.background = Some(Arc::new(move |context| task(context).boxed()));
         self
     }
 

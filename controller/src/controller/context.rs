@@ -12,7 +12,7 @@ use crate::{
     writer::Writer,
 };
 
-/// The context of an initializer. The caches do not exist yet.
+/// The context of an initializer, when the caches do not exist yet, and of a [`Runnable`](crate::Runnable).
 #[derive(Clone)]
 pub struct Setup {
     /// The store, for reads that no cache can answer.
@@ -30,7 +30,7 @@ impl fmt::Debug for Setup {
 }
 
 impl Setup {
-    pub(super) fn new(environment: &Environment) -> Self {
+    pub(crate) fn new(environment: &Environment) -> Self {
         let Environment { store, writer, stop, .. } = environment.clone();
         Self { store, writer, stop }
     }

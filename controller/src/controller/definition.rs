@@ -6,8 +6,7 @@ use tokio::sync::watch;
 use tracing::Span;
 
 use super::{
-    Placement, Setup, Status,
-    background::BackgroundFn,
+    Context, Placement, Setup, Status,
     custom_watch::AnyCustomWatch,
     hooks::{HookFn, NotifyFn},
     reconciler::ReconcileFn,
@@ -33,7 +32,7 @@ pub struct Controller<T> {
     pub(super) debounce: Option<Debounce>,
     pub(super) placement: Placement,
     pub(super) initializer: Option<HookFn<Setup>>,
-    pub(super) background: Option<BackgroundFn<T>>,
+    pub(super) background: Option<HookFn<Context<T>>>,
     pub(super) on_start: Option<NotifyFn>,
     pub(super) on_stop: Option<NotifyFn>,
     pub(super) concurrency: usize,

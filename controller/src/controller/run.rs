@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    Background, Context, Controller, Environment, RunError, Setup, map_loop::Requests, opened::OpenedCaches,
+    Context, Controller, Environment, RunError, Setup, map_loop::Requests, opened::OpenedCaches,
     worker::Worker,
 };
 use crate::{
@@ -23,7 +23,6 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     environment: Environment,
     opened: Option<OpenedCaches<T>>,
-    task: Option<Box<dyn Background<T>>>,
 ) -> Result<(), RunError> {
     let Environment { stop, abort, .. } = &environment;
     let setup = Setup::new(&environment);
@@ -39,8 +38,8 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         on_start();
     }
     let mut background = JoinSet::new();
-    if let Some(task) = task {
-        background.spawn(unless(abort.clone(), task.run(context.clone())).in_current_span());
+    if let Some(task) = &controller.background {
+        background.spawn(unless(abort.clone(), task(context.clone())).in_current_span());
     }
     let failed = CancellationToken::new();
     let work = reconcile_all(controller, &environment, &failed, context, opened);

@@ -6,11 +6,11 @@ use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
 use tracing::Instrument;
 
-use super::{Background, Controller, Environment, RunError, opened::OpenedCaches, run::run};
+use super::{Controller, Environment, RunError, opened::OpenedCaches, run::run};
 
-/// A controller of any type between two runs.
+/// A controller of any type, or a runnable, between two runs.
 pub(crate) trait Standby: Send {
-    /// Watches the types and prepares the background task if the controller has a warm standby. Returns only on failure.
+    /// Prepares the next run, as watching the types of a controller with a warm standby. Returns only on failure.
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
     /// Runs the controller until it is stopped or fails.
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
@@ -20,37 +20,23 @@ pub(super) struct StandbyController<T> {
     controller: Arc<Controller<T>>,
     /// None unless the controller has a warm standby.
     opened: Option<OpenedCaches<T>>,
-    background: Option<Box<dyn Background<T>>>,
 }
 
 impl<T: Send + Sync + 'static> StandbyController<T> {
     pub(super) fn new(controller: Arc<Controller<T>>, store: &Arc<dyn Store>) -> Self {
         let opened = controller.is_warm_standby.then(|| OpenedCaches::new(&controller, store));
-        let background = controller.background.as_ref().map(|make| make(store));
-        Self { controller, opened, background }
+        Self { controller, opened }
     }
 }
 
 impl<T: Send + Sync + 'static> Standby for StandbyController<T> {
     fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
         let Some(opened) = &mut self.opened else { return pending().boxed() };
-        let background = match &mut self.background {
-            Some(background) => background.keep_warm(),
-            None => pending().boxed(),
-        };
-        async move {
-            tokio::select! {
-                problem = opened.keep_warm() => problem,
-                problem = background => RunError::Background(problem),
-            }
-        }
-        .boxed()
+        opened.keep_warm().boxed()
     }
 
     fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
         let span = self.controller.span.clone();
-        async move { run(&self.controller, environment, self.opened, self.background).await }
-            .instrument(span)
-            .boxed()
+        async move { run(&self.controller, environment, self.opened).await }.instrument(span).boxed()
     }
 }

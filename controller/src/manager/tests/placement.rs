@@ -3,7 +3,6 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use super::*;
-use crate::Background;
 
 #[tokio::test(start_paused = true)]
 async fn singleton_runs_only_while_lease_is_held() {
@@ -178,8 +177,8 @@ struct Counting {
     count: usize,
 }
 
-impl Background<String> for Counting {
-    fn keep_warm(&mut self) -> BoxFuture<'_, BoxError> {
+impl crate::Runnable for Counting {
+    fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         async move {
             while self.count < 3 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -190,10 +189,14 @@ impl Background<String> for Counting {
         .boxed()
     }
 
-    fn run(self: Box<Self>, context: Context<String>) -> BoxFuture<'static, Result<(), BoxError>> {
+    fn start(self: Box<Self>, setup: crate::Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         async move {
             self.log.add(format!("goes on from {}", self.count));
-            context.stop().cancelled().await;
+            if self.count == 0 {
+                return Err("fails".into());
+            }
+            setup.stop.cancelled().await;
+            self.log.add("stopped");
             Ok(())
         }
         .boxed()
@@ -201,23 +204,34 @@ impl Background<String> for Counting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn warm_standby_background_task_resumes_what_it_prepared() {
-    for (is_warm, expected) in
-        [(true, ["goes on from 3", "goes on from 0"]), (false, ["goes on from 0", "goes on from 0"])]
-    {
-        let (store, log) = (MemoryStore::new(), Log::new());
-        let builder = logging(&log).with_warm_background({
-            let log = log.clone();
-            move |_| Counting { log: log.clone(), count: 0 }
-        });
-        let running = run_without_lease(&store, if is_warm { builder.with_warm_standby() } else { builder });
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        running.holder.grant();
-        settle().await;
-        // Won again immediately: there was nothing to wait for.
-        running.holder.grant();
-        settle().await;
-        running.stop().await;
-        assert_eq!(log.take(), expected);
-    }
+async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let (holder, lease) = Lease::manual();
+    let mut manager = Manager::new(store.shared(), lease);
+    let making = log.clone();
+    manager.add_runnable("counting", move |_| Counting { log: making.clone(), count: 0 }).unwrap();
+    let twice = manager.add_runnable("counting", |_| Counting { log: Log::new(), count: 0 });
+    assert_eq!(twice, Err(ManagerError::DuplicateController { name: "counting".to_owned() }));
+    assert!(format!("{manager:?}").contains("<Runnable name=counting, placement=singleton>"));
+    assert_eq!(manager.dependencies().to_mermaid(), "flowchart TD\n");
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(manager.run(stop.clone()));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(log.take(), Vec::<String>::new(), "it may not run without the lease");
+    holder.grant();
+    settle().await;
+    assert_eq!(log.take(), ["goes on from 3"]);
+    // Won again immediately: that run ends, and there was no time to prepare the next one.
+    holder.grant();
+    settle().await;
+    assert_eq!(log.take(), ["stopped", "goes on from 0"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), ["goes on from 0"], "it failed");
+    holder.revoke();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    holder.grant();
+    settle().await;
+    stop.cancel();
+    task.await.unwrap();
+    assert_eq!(log.take(), ["goes on from 3", "stopped"]);
 }
