@@ -84,6 +84,8 @@ impl Website {
                 let sites = reaping.clone();
                 async move { sites.reap(&context).await }
             })
+            .on_start(|| tracing::info!("sites are kept"))
+            .on_stop(|| tracing::info!("sites stay as they are"))
             .with_reconciler(self)
             .build()
     }
