@@ -17,6 +17,7 @@ use contiv_tests::{
         scratch, wait_for, wait_until,
     },
 };
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// The time limit for expected events. Generous.
@@ -96,19 +97,28 @@ fn controller(lab: &Lab, etcd: &Etcd<'_>, registries: &Registries) -> Result<Pro
 }
 
 fn stored(etcd: &Etcd<'_>, name: &str) -> Option<Value> {
-    let key = format!("{ROOT}/service/{name}/namespace/default");
+    stored_in(etcd, "default", name)
+}
+
+fn stored_in(etcd: &Etcd<'_>, namespace: &str, name: &str) -> Option<Value> {
+    let key = format!("{ROOT}/service/{name}/namespace/{namespace}");
     serde_json::from_str(&etcd.etcdctl(&["get", "--print-value-only", &key]).ok()?).ok()
 }
 
 /// The addresses of a service in etcd: one of each family.
 fn addresses(etcd: &Etcd<'_>, name: &str) -> Result<Vec<SocketAddr>> {
     wait_for(&format!("service {name} is stored with two addresses"), EVENT_TIMEOUT, || {
-        let service = stored(etcd, name)?;
-        let ips = service["cluster_ips"].as_array()?.iter();
-        let ips: Option<Vec<IpAddr>> = ips.map(|ip| ip.as_str()?.parse().ok()).collect();
-        let ips = ips.filter(|ips| ips.len() == 2)?;
-        Some(ips.into_iter().map(|ip| SocketAddr::new(ip, 80)).collect())
+        cluster_addresses(stored(etcd, name))
     })
+}
+
+/// The addresses of a stored service, if it has one of each family.
+fn cluster_addresses(service: Option<Value>) -> Option<Vec<SocketAddr>> {
+    let service = service?;
+    let ips = service["cluster_ips"].as_array()?.iter();
+    let ips: Option<Vec<IpAddr>> = ips.map(|ip| ip.as_str()?.parse().ok()).collect();
+    let ips = ips.filter(|ips| ips.len() == 2)?;
+    Some(ips.into_iter().map(|ip| SocketAddr::new(ip, 80)).collect())
 }
 
 fn is_answered(lab: &Lab, addresses: &[SocketAddr], by: &Host) -> bool {
@@ -177,10 +187,21 @@ fn service_of_file_and_one_of_consul_are_reached_by_packets() -> Result<()> {
             let refused = |address| lab.client.ask(Protocol::Tcp, address)?.refusal();
             web.iter().all(|address| refused(*address).is_ok())
         })?;
+        // The namespace changes while it runs.
+        let failed = |error| LabError::system("write the connector's file", error);
+        let config = fs::read_to_string(&registries.config).map_err(failed)?;
+        fs::write(&registries.config, format!("namespace = \"edge\"\n{config}")).map_err(failed)?;
+        controller.signal(Signal::SIGHUP)?;
+        let moved = wait_for("db is stored in another namespace", EVENT_TIMEOUT, || {
+            let is_gone = stored(&etcd, "db").is_none();
+            cluster_addresses(stored_in(&etcd, "edge", "db")).filter(|_| is_gone)
+        })?;
+        wait_until_answered(lab, &moved, lab.pod2.host)?;
+
         registries.write("services: []\n")?;
         registries.unset_web(lab.pod4.host);
         wait_until("nothing is left", EVENT_TIMEOUT, || {
-            stored(&etcd, "db").is_none() && stored(&etcd, "web").is_none()
+            ["db", "web"].iter().all(|name| stored_in(&etcd, "edge", name).is_none())
         })?;
         controller.terminate(EVENT_TIMEOUT)?;
         agent.stop().map(drop)
