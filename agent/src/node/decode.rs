@@ -46,12 +46,14 @@ pub struct Decoder {
     list: ListDecoder,
     /// Makes slices of external workloads; none for a store into which the controller writes them.
     slices: Option<DerivedSlices>,
+    /// Slices that the controller has not written, in the last list.
+    missing_slices: usize,
 }
 
 impl Decoder {
     /// For an agent that started then.
     pub fn new(started: Timestamp) -> Self {
-        Self { started, list: ListDecoder::default(), slices: None }
+        Self { started, list: ListDecoder::default(), slices: None, missing_slices: 0 }
     }
 
     /// Makes the slices of external workloads itself: no controller writes them into this store.
@@ -59,6 +61,11 @@ impl Decoder {
     pub fn deriving_slices(mut self) -> Self {
         self.slices = Some(DerivedSlices::default());
         self
+    }
+
+    /// How many slices of external workloads the last list lacks, because no controller has written any.
+    pub const fn missing_slices(&self) -> usize {
+        self.missing_slices
     }
 
     /// Whether the store must be listed again, so that slices can be made. False until the next time.
@@ -79,8 +86,9 @@ impl Decoder {
             }
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
                 let mut list = std::mem::take(&mut self.list);
-                if let Some(slices) = &mut self.slices {
-                    list.derive(slices, revision);
+                match &mut self.slices {
+                    Some(slices) => list.derive(slices, revision),
+                    None => self.missing_slices = list.missing_slices(),
                 }
                 StoreEvent::Listed(Box::new(list.finish(revision, problems)))
             }
@@ -190,6 +198,44 @@ mod tests {
 
     fn web() -> ObjectKey {
         ObjectKey::Service(ServiceId::new("default", "web"))
+    }
+
+    /// A service that selects external workloads, and one of them.
+    fn with_workload() -> Vec<Entry> {
+        let service = r#"{"selector":{"app":"web"},"cluster_ip":"10.96.0.7","port":[{"port":80}]}"#;
+        let workload = r#"{"labels":{"app":"web"},"workload_ips":["192.0.2.7"],"ports":[{"port":80}]}"#;
+        let key = Key::new(Kind::ExternalWorkload, "default", "vm").unwrap().to_path();
+        vec![entry("web", service), Entry { key, ..entry("vm", workload) }]
+    }
+
+    fn listed(decoder: &mut Decoder, entries: Vec<Entry>) -> DecodedList {
+        let snapshot = Snapshot { revision: 1, entries, problems: Vec::new() };
+        match decoder.decode(FeedEvent::Snapshot(snapshot)) {
+            Some(StoreEvent::Listed(list)) => *list,
+            other => panic!("a list is expected: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn slices_of_workloads_are_derived_once_also_after_a_restart() {
+        let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
+        let first = listed(&mut decoder, with_workload());
+        assert_eq!((first.resync.objects.len(), first.entries.len()), (2, 3));
+        // What an earlier run saved is listed too, as by a folder that cannot be read.
+        let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
+        let second = listed(&mut decoder, first.entries.clone());
+        assert_eq!((second.resync.objects.len(), second.entries), (2, first.entries));
+        assert_eq!(decoder.missing_slices(), 0);
+    }
+
+    #[test]
+    fn slices_that_no_controller_wrote_are_missing() {
+        let mut decoder = Decoder::new(Timestamp::MIN);
+        let list = listed(&mut decoder, with_workload());
+        assert_eq!((list.resync.objects.len(), decoder.missing_slices()), (1, 1));
+        let written = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
+        listed(&mut decoder, written);
+        assert_eq!(decoder.missing_slices(), 0);
     }
 
     #[test]

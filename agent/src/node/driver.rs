@@ -172,7 +172,16 @@ impl Node {
                     Some(input)
                 }
                 Next::Store(Delivery { event, received }) => {
+                    let before = self.decoder.missing_slices();
                     let decoded = self.decoder.decode(event);
+                    let slices = self.decoder.missing_slices();
+                    if before == 0 && slices > 0 {
+                        warn!(
+                            slices,
+                            "external workloads are ignored as long as no controller makes their slices: contiv controller \
+                             --enable external-workloads does"
+                        );
+                    }
                     if self.decoder.needs_list() {
                         self.outputs.execute(Output::Relist);
                     }

@@ -32,6 +32,15 @@ pub fn slices<'a>(
     planned(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
 }
 
+/// How many slices are missing in a list of a store where the controller is to write them, and has written none.
+pub fn missing(entries: &[Entry]) -> usize {
+    let prefix = [&Key::prefix(Kind::EndpointSlice), NAME_PREFIX].concat();
+    if entries.iter().any(|entry| entry.key.starts_with(&prefix)) {
+        return 0;
+    }
+    DerivedSlices::default().list(entries, 0).entries.len()
+}
+
 fn planned(
     service: &Service,
     workloads: &[&Workload],

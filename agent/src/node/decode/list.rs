@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use contiv_external_workloads::{DerivedList, DerivedSlices};
+use contiv_external_workloads::{DerivedList, DerivedSlices, derived};
 use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire};
 use contiv_proto::Key;
 use contiv_store::{Entry, Problem, Saved};
@@ -105,6 +105,11 @@ impl ListDecoder {
             self.0.resync.objects.retain(|object| !objects.contains(&object.key()));
         }
         self.add(entries);
+    }
+
+    /// How many slices of external workloads the controller has not written, when all pages are there.
+    pub(super) fn missing_slices(&self) -> usize {
+        derived::missing(&self.0.entries)
     }
 
     /// The complete list, as read at this revision.
