@@ -102,12 +102,13 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
             generator.batch(&model.0.lock().ruleset)
         };
         let [of_kernel, of_model] = &mut peers;
-        if request.is_about_intervals
-            && let Some(last) = last_about_intervals.replace(Instant::now())
-        {
-            thread::sleep(TICK.saturating_sub(last.elapsed()));
+        if let Some(last) = last_about_intervals.filter(|_| request.is_about_intervals) {
+            thread::sleep(TICK.saturating_sub(Instant::elapsed(&last)));
         }
         let answers = [of_kernel.ask(&request.bytes)?, of_model.ask(&request.bytes)?];
+        if request.is_about_intervals {
+            last_about_intervals = Some(Instant::now());
+        }
         let differs = |[kernel, model]: [Vec<String>; 2]| {
             let but = |these: &[String], others: &[String]| {
                 these.iter().filter(|line| !others.contains(line)).cloned().collect()

@@ -90,11 +90,12 @@ impl Elements {
         }
     }
 
-    /// The element to update where a packet found it.
+    /// The element that begins with this key, to update it.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
         match self {
             Self::Hash(elements) => elements.get_mut(key),
-            Self::Tree(_) | Self::Fields(_) => None,
+            Self::Tree(tree) => tree.get_mut(key),
+            Self::Fields(fields) => fields.get_mut(key),
         }
     }
 

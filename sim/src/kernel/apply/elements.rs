@@ -237,7 +237,7 @@ fn lifetime(
     match expiration {
         Some(_) if timeout == 0 => refuse(Errno::EOPNOTSUPP),
         Some(expiration) if expiration > timeout => refuse(Errno::ERANGE),
-        _ => Ok(((!is_end).then_some(timeout), expiration.filter(|expiration| *expiration != 0))),
+        _ => Ok((Some(timeout), expiration.filter(|expiration| *expiration != 0))),
     }
 }
 

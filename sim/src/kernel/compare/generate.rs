@@ -434,8 +434,8 @@ impl Generator {
             3 => odd.flags |= set::F_EVAL | set::F_INTERVAL,
             4 => odd.fields = &[4, 4],
             5 => {
-                odd.flags |=
-                    self.pick(&[set::F_CONSTANT, set::F_OBJECT, set::F_TIMEOUT, 0x400]).unwrap_or_default();
+                let flags = [set::F_CONSTANT, set::F_OBJECT, set::F_TIMEOUT, set::F_TIMEOUT, 0x400];
+                odd.flags |= self.pick(&flags).unwrap_or_default();
             }
             6 => {
                 odd.data = self

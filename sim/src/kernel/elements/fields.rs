@@ -48,6 +48,11 @@ impl Fields {
         self.position(key).map(|at| self.elements.remove(at))
     }
 
+    /// The one that has this first key.
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
+        self.elements.iter_mut().find(|element| element.key == key)
+    }
+
     /// Takes out all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         std::mem::take(&mut self.elements)

@@ -106,6 +106,12 @@ impl Tree {
         Some(self.nodes[at].element.clone())
     }
 
+    /// The beginning of the interval that has this first key.
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
+        let mut live = self.nodes.iter_mut().filter(|node| !node.is_gone).map(|node| &mut node.element);
+        live.find(|element| element.key == key && !element.is_end)
+    }
+
     /// Takes out all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         let live = self.nodes.iter_mut().filter(|node| !node.is_gone);
