@@ -1,8 +1,9 @@
 //! The running agent, put together: store, node, renderers, debug HTTP, signals.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, anyhow};
+use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
 use contiv_store::StoreUrl;
@@ -15,7 +16,7 @@ use crate::{
     counters::ConnectionCounters,
     health,
     http::{self, Api},
-    local_addresses,
+    local_addresses::{self, Local},
     logging::LogLevel,
     metrics::Metrics,
     mirror,
@@ -25,7 +26,7 @@ use crate::{
     },
     process::{self, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
-    state_dir::StateDir,
+    state_dir::{StateDir, attached_pods},
 };
 
 /// How many requests may be queued for the node core before callers have to wait.
@@ -75,14 +76,17 @@ async fn run_until_stopped(
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels();
     let options = registry::Options { own_table: config.own_table, route: config.routes() };
-    let (local_addresses, followed) = local_addresses::open().await;
+    let (local, followed) = local_addresses::open().await;
+    let attached = still_attached(attached_pods(&config.state_dir), &local);
     let node = Node::new(
         NodeConfig {
             core: CoreConfig {
                 store: config.store.to_string(),
                 processor: config.processor(),
                 has_mirror: true,
-                local_addresses,
+                local_addresses: local.addresses.clone(),
+                local_interfaces: local.interfaces.clone().unwrap_or_default(),
+                attached,
                 verification: verification(config),
                 guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
                 history: HistoryLimits {
@@ -108,6 +112,7 @@ async fn run_until_stopped(
 
     let stop = CancellationToken::new();
     let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config))
+        .with_interfaces(contiv_renderer::has_interface)
         .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
@@ -116,7 +121,7 @@ async fn run_until_stopped(
     }
     // It ends with the node.
     tokio::spawn(health_checks.run());
-    tokio::spawn(local_addresses::follow(followed, requests.clone()));
+    tokio::spawn(local_addresses::follow(followed, local, requests.clone()));
     #[cfg(feature = "otlp")]
     crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
@@ -142,6 +147,23 @@ async fn run_until_stopped(
     }
     info!("stopped; the dataplane stays in place");
     result
+}
+
+/// Pods whose interface went while no agent ran are detached, for nobody else says so.
+fn still_attached(
+    mut attached: BTreeMap<PodId, InterfaceName>,
+    local: &Local,
+) -> BTreeMap<PodId, InterfaceName> {
+    if let Some(interfaces) = &local.interfaces {
+        attached.retain(|pod, interface| {
+            let is_there = interfaces.contains_key(interface);
+            if !is_there {
+                info!(%pod, %interface, "its interface is gone: the pod is not attached any more");
+            }
+            is_there
+        });
+    }
+    attached
 }
 
 type NodeEnd = Result<Result<(), StoreFeedEnded>, tokio::task::JoinError>;

@@ -1,7 +1,8 @@
-//! Reports the addresses of this node's interfaces to the node core.
+//! Reports this node's interfaces and their addresses to the node core.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
+use contiv_model::LocalInterfaces;
 use contiv_renderer::{LocalAddresses, LocalAddressesError};
 use tokio::{sync::mpsc::Sender, time::sleep};
 use tracing::warn;
@@ -11,44 +12,72 @@ use crate::node::Request;
 /// The pause before the kernel is asked again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The addresses at the start, so that the first snapshot has them already, and the watch that follows them.
+/// What is known of the interfaces.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Local {
+    /// All of their addresses.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+    /// None if the kernel did not say.
+    pub(crate) interfaces: Option<LocalInterfaces>,
+}
+
+impl Local {
+    fn of(watch: &LocalAddresses) -> Self {
+        Self { addresses: watch.current().clone(), interfaces: Some(watch.interfaces().clone()) }
+    }
+}
+
+/// The state at the start, so that the first snapshot has it already, and the watch that follows it.
 ///
-/// Without them the agent still works with the addresses of the Node object and of the configuration.
-pub(crate) async fn open() -> (BTreeSet<IpAddr>, Option<LocalAddresses>) {
+/// Without it the agent still works with the addresses of the Node object and of the configuration.
+pub(crate) async fn open() -> (Local, Option<LocalAddresses>) {
     match LocalAddresses::open().await {
-        Ok(addresses) => (addresses.current().clone(), Some(addresses)),
+        Ok(watch) => (Local::of(&watch), Some(watch)),
         Err(error) => {
             warn_of(&error);
-            (BTreeSet::new(), None)
+            (Local::default(), None)
         }
     }
 }
 
-/// Follows the addresses until the node is gone.
-pub(crate) async fn follow(mut addresses: Option<LocalAddresses>, requests: Sender<Request>) {
+/// Reports what differs from `known` until the node is gone.
+pub(crate) async fn follow(mut watch: Option<LocalAddresses>, mut known: Local, requests: Sender<Request>) {
     loop {
-        let changed = if let Some(addresses) = &mut addresses {
-            addresses.changed().await.cloned()
+        let changed = if let Some(watch) = &mut watch {
+            watch.changed().await.map(|()| Local::of(watch))
         } else {
             sleep(RETRY_INTERVAL).await;
-            reopen(&mut addresses).await
+            reopen(&mut watch).await
         };
         match changed {
-            Ok(ips) => {
-                if requests.send(Request::LocalAddresses(ips)).await.is_err() {
+            Ok(local) => {
+                if report(&known, &local, &requests).await.is_none() {
                     return;
                 }
+                known = local;
             }
             Err(error) => {
                 warn_of(&error);
-                addresses = None;
+                watch = None;
             }
         }
     }
 }
 
-async fn reopen(addresses: &mut Option<LocalAddresses>) -> Result<BTreeSet<IpAddr>, LocalAddressesError> {
-    Ok(addresses.insert(LocalAddresses::open().await?).current().clone())
+/// None if the node is gone.
+async fn report(known: &Local, local: &Local, requests: &Sender<Request>) -> Option<()> {
+    if known.addresses != local.addresses {
+        requests.send(Request::LocalAddresses(local.addresses.clone())).await.ok()?;
+    }
+    if let Some(interfaces) = local.interfaces.as_ref().filter(|new| known.interfaces.as_ref() != Some(*new))
+    {
+        requests.send(Request::LocalInterfaces(interfaces.clone())).await.ok()?;
+    }
+    Some(())
+}
+
+async fn reopen(watch: &mut Option<LocalAddresses>) -> Result<Local, LocalAddressesError> {
+    Ok(Local::of(watch.insert(LocalAddresses::open().await?)))
 }
 
 fn warn_of(error: &LocalAddressesError) {

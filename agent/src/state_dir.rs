@@ -1,5 +1,7 @@
 //! The agent's folder on disk, used by one agent at a time.
 
+mod pods;
+
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
@@ -10,6 +12,8 @@ use std::{
 use nix::{errno::Errno, fcntl::OFlag};
 use thiserror::Error;
 use tracing::warn;
+
+pub use pods::{PodsFile, attached_pods};
 
 const LOCK_FILE: &str = "agent.lock";
 

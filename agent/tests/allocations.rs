@@ -35,6 +35,8 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
         processor: ProcessorConfig::new(NodeName::new("n1")),
         has_mirror: false,
         local_addresses: [].into(),
+        local_interfaces: [].into(),
+        attached: [].into(),
         guard: GuardConfig { percent: 0, wait: Duration::ZERO },
         verification: VerificationConfig::default(),
         history: HistoryLimits { events: 10, age: Duration::from_secs(60), bytes: 1 << 20 },

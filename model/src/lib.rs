@@ -27,5 +27,8 @@ pub use id::{EndpointSliceId, InterfaceName, NodeName, PodId, ServiceId};
 pub use interface_pattern::InterfacePattern;
 pub use node_facts::{ClusterIpMasquerade, NodeFacts};
 pub use object::{Object, ObjectKey};
-pub use processor::{Event, LocalDetect, NodePortAddresses, Processor, ProcessorConfig, Resync};
+pub use processor::{
+    Event, LocalDetect, LocalInterface, LocalInterfaces, NodePortAddresses, Processor, ProcessorConfig,
+    Resync, ServiceInterfaces,
+};
 pub use trace::{Flow, Trace, trace};

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::InterfacePattern;
+use crate::{InterfaceName, InterfacePattern};
 
 /// Facts about this node that renderers need besides the services.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct NodeFacts {
     pub pod_cidrs: BTreeSet<IpNetwork>,
     /// Interfaces that identify the pods of this node: their packets arrive there.
     pub pod_interfaces: BTreeSet<InterfacePattern>,
+    /// Interfaces where services answer packets that come in; loopback is among them. None: at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_interfaces: Option<BTreeSet<InterfacePattern>>,
     /// Which clients are masqueraded on the way to a cluster IP.
     pub cluster_ip_masquerade: ClusterIpMasquerade,
     /// Ranges that cluster IPs are allocated from. Traffic to an address in them that no service has is dropped. Empty if
@@ -56,6 +59,14 @@ impl NodeFacts {
     /// Addresses on which node ports answer, of this node and of others.
     pub fn node_port_ips(&self) -> impl Iterator<Item = &IpAddr> {
         self.node_ips.union(&self.other_node_ips)
+    }
+
+    /// True if services answer packets that come in by this interface; or if it is unknown.
+    pub fn serves_at(&self, interface: Option<&InterfaceName>) -> bool {
+        match (&self.service_interfaces, interface) {
+            (Some(patterns), Some(name)) => patterns.iter().any(|pattern| pattern.matches(&name.0)),
+            (None, _) | (_, None) => true,
+        }
     }
 
     /// True if the address is this node's own. Source: the kernel's `fib saddr type local`.

@@ -1,7 +1,8 @@
-//! The addresses of this node's interfaces, listed and watched.
+//! This node's interfaces and their addresses, listed and watched.
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
+use contiv_model::{InterfaceName, LocalInterface, LocalInterfaces};
 use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
 use rtnetlink::{
     Handle, MulticastGroup, new_multicast_connection,
@@ -9,6 +10,7 @@ use rtnetlink::{
     packet_route::{
         RouteNetlinkMessage,
         address::{AddressAttribute, AddressMessage},
+        link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     },
     sys::SocketAddr,
 };
@@ -35,6 +37,7 @@ pub enum LocalAddressesError {
 #[derive(Debug)]
 pub struct LocalAddresses {
     current: BTreeSet<IpAddr>,
+    interfaces: LocalInterfaces,
     handle: Handle,
     notifications: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
     connection: JoinHandle<()>,
@@ -46,12 +49,13 @@ impl LocalAddresses {
     /// # Errors
     /// When the kernel does not answer.
     pub async fn open() -> Result<Self, LocalAddressesError> {
-        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
+        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Link];
         // Subscribed before the list, so that no change after it is missed.
         let (connection, handle, notifications) = new_multicast_connection(&groups)?;
         let connection = tokio::spawn(connection);
-        let mut addresses = Self { current: BTreeSet::new(), handle, notifications, connection };
-        addresses.current = addresses.list().await?;
+        let (current, interfaces) = (BTreeSet::new(), LocalInterfaces::new());
+        let mut addresses = Self { current, interfaces, handle, notifications, connection };
+        (addresses.current, addresses.interfaces) = addresses.list().await?;
         Ok(addresses)
     }
 
@@ -60,27 +64,61 @@ impl LocalAddresses {
         &self.current
     }
 
-    /// Waits until they differ, and returns them.
+    /// The interfaces as last listed, without loopback.
+    pub const fn interfaces(&self) -> &LocalInterfaces {
+        &self.interfaces
+    }
+
+    /// Waits until the addresses or the interfaces differ.
     ///
     /// # Errors
     /// When the kernel no longer answers; open another watch then.
-    pub async fn changed(&mut self) -> Result<&BTreeSet<IpAddr>, LocalAddressesError> {
+    pub async fn changed(&mut self) -> Result<(), LocalAddressesError> {
         loop {
             self.notifications.next().await.ok_or(LocalAddressesError::Ended)?;
             // Further notifications add nothing to the first.
             while self.notifications.try_recv().is_ok() {}
-            let listed = self.list().await?;
-            if listed != self.current {
-                self.current = listed;
-                return Ok(&self.current);
+            let (current, interfaces) = self.list().await?;
+            if current != self.current || interfaces != self.interfaces {
+                (self.current, self.interfaces) = (current, interfaces);
+                return Ok(());
             }
         }
     }
 
-    async fn list(&self) -> Result<BTreeSet<IpAddr>, LocalAddressesError> {
-        let messages: Vec<AddressMessage> = self.handle.address().get().execute().try_collect().await?;
-        Ok(messages.iter().filter_map(own_address).collect())
+    async fn list(&self) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), LocalAddressesError> {
+        let addresses: Vec<AddressMessage> = self.handle.address().get().execute().try_collect().await?;
+        let links: Vec<LinkMessage> = self.handle.link().get().execute().try_collect().await?;
+        let of_link = |link: &LinkMessage| {
+            let of_it = addresses.iter().filter(|address| address.header.index == link.header.index);
+            let addresses = of_it.filter_map(own_address).collect();
+            Some((name(link)?, LocalInterface { addresses, is_physical: is_physical(link) }))
+        };
+        let is_loopback = |link: &&LinkMessage| link.header.flags.contains(LinkFlags::Loopback);
+        let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(of_link).collect();
+        Ok((addresses.iter().filter_map(own_address).collect(), interfaces))
     }
+}
+
+/// True if this node has an interface of this name now.
+pub fn has_interface(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}
+
+fn name(link: &LinkMessage) -> Option<InterfaceName> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(InterfaceName::new(name.as_str())),
+        _ => None,
+    })
+}
+
+/// Only what software makes has a kind, as bridges, bonds, tunnels and veths do.
+fn is_physical(link: &LinkMessage) -> bool {
+    let has_kind = |attribute: &LinkAttribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => infos.iter().any(|info| matches!(info, LinkInfo::Kind(_))),
+        _ => false,
+    };
+    !link.attributes.iter().any(has_kind)
 }
 
 impl Drop for LocalAddresses {

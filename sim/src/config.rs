@@ -18,6 +18,8 @@ pub(crate) fn core() -> CoreConfig {
         processor: ProcessorConfig::new(NodeName::new(NODE)),
         has_mirror: true,
         local_addresses: [NODE_ADDRESS].into(),
+        local_interfaces: [].into(),
+        attached: [].into(),
         guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
         verification: VerificationConfig { interval: Some(Duration::from_secs(600)), heal: true },
         history: HistoryLimits { events: 1000, age: Duration::from_secs(3600), bytes: 1 << 20 },

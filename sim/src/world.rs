@@ -623,7 +623,7 @@ impl World {
                 let Some(agent) = &mut self.agent else { return };
                 outputs::update_health_checks(&mut agent.health_checks, services);
             }
-            Output::Count(_) | Output::Answer(..) => {}
+            Output::Count(_) | Output::Answer(..) | Output::SavePods(_) => {}
         }
     }
 

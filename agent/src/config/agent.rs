@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::{ArgAction, Args, ValueEnum};
-use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
+use contiv_model::{
+    InterfacePattern, LocalDetect, NodeName, NodePortAddresses, ProcessorConfig, ServiceInterfaces,
+};
 use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use ipnetwork::IpNetwork;
@@ -143,6 +145,21 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub node_ports_on_loopback: bool,
 
+    /// Interfaces to the network outside, as in eth0,bond* [default: those with an address of this node, and physical ones]
+    #[arg(long, env = "CONTIV_EXTERNAL_INTERFACES", value_name = "NAME,…", value_delimiter = ',')]
+    pub external_interfaces: Vec<InterfacePattern>,
+
+    /// Where services answer packets that come in: at interfaces of attached `pods`, `external` ones (as above), and by name;
+    /// empty for everywhere
+    #[arg(
+        long,
+        env = "CONTIV_SERVICE_INTERFACES",
+        value_name = "pods|external|NAME,…",
+        value_delimiter = ','
+    )]
+    #[serde(with = "text::list")]
+    pub service_interfaces: Vec<ServiceInterfaces>,
+
     /// How pods of this node are detected: `pod-cidrs`, `interfaces:cni0,veth*`, or `none`
     #[arg(long, env = "CONTIV_LOCAL_DETECT", value_name = "HOW")]
     #[serde(with = "text")]
@@ -265,6 +282,8 @@ impl Config {
             service_cidrs: self.service_cidrs.iter().copied().collect(),
             node_port_addresses: self.node_port_addresses.iter().copied().collect(),
             node_ports_on_loopback: self.node_ports_on_loopback,
+            external_interfaces: self.external_interfaces.iter().copied().collect(),
+            service_interfaces: self.service_interfaces.iter().copied().collect(),
             local_detect: self.local_detect.clone(),
             masquerade_all: self.masquerade_all,
             masquerade_egress: self.masquerade_egress,

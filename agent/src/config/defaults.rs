@@ -47,6 +47,8 @@ impl Default for Config {
             node_ips: Vec::new(),
             node_port_addresses: vec![NodePortAddresses::Primary],
             node_ports_on_loopback: false,
+            external_interfaces: Vec::new(),
+            service_interfaces: Vec::new(),
             local_detect: LocalDetect::PodCidrs,
             masquerade_all: false,
             masquerade_egress: false,

@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
 use clap::{Args as _, Command, FromArgMatches};
-use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig};
+use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig, ServiceInterfaces};
 use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
 use contiv_store::etcd::EtcdAccess;
 
@@ -22,7 +22,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 46] = [
+const VALUES: [(&str, &str, &str); 48] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -49,6 +49,8 @@ const VALUES: [(&str, &str, &str); 46] = [
     ("node-ips", "[\"10.0.0.1\", \"fd00::1\"]", "10.0.0.2,fd00::2"),
     ("node-port-addresses", "[\"all\", \"10.0.0.0/8\"]", "primary,fd00::/8"),
     ("node-ports-on-loopback", "true", "false"),
+    ("external-interfaces", "[\"eth0\"]", "bond*"),
+    ("service-interfaces", "[\"pods\", \"cni0\"]", "external,flannel*"),
     ("local-detect", "\"interfaces:cni0,veth*\"", "none"),
     ("masquerade-all", "true", "false"),
     ("masquerade-egress", "true", "false"),
@@ -109,6 +111,9 @@ fn every_setting_of_processor_is_key() {
         ]
         .into(),
         node_ports_on_loopback: true,
+        external_interfaces: ["eth0".parse().unwrap()].into(),
+        service_interfaces: [ServiceInterfaces::Pods, ServiceInterfaces::Named("cni0".parse().unwrap())]
+            .into(),
         local_detect: LocalDetect::Interfaces(["cni0", "veth*"].map(|name| name.parse().unwrap()).into()),
         masquerade_all: true,
         masquerade_egress: true,

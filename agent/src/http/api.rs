@@ -26,6 +26,7 @@ pub struct Api {
     pub(super) log_level: LogLevel,
     pub(super) counters: ConnectionCounters,
     pub(super) configuration: Arc<str>,
+    pub(super) has_interface: fn(&str) -> bool,
 }
 
 impl Api {
@@ -37,7 +38,14 @@ impl Api {
         log_level: LogLevel,
         counters: ConnectionCounters,
     ) -> Self {
-        Self { requests, metrics, health_checks, log_level, counters, configuration: "".into() }
+        let (configuration, has_interface) = ("".into(), (|_| true) as fn(&str) -> bool);
+        Self { requests, metrics, health_checks, log_level, counters, configuration, has_interface }
+    }
+
+    /// The same, which attaches pods only by interfaces that `has_interface` knows.
+    #[must_use]
+    pub fn with_interfaces(self, has_interface: fn(&str) -> bool) -> Self {
+        Self { has_interface, ..self }
     }
 
     /// The same, with the effective configuration as a file.

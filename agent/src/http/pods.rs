@@ -58,6 +58,11 @@ pub(super) async fn add(
     if !is_name {
         return Err(ApiError::BadRequest(format!("interface: {interface:?} is no name of an interface")));
     }
+    if !(api.has_interface)(&interface) {
+        return Err(ApiError::BadRequest(format!(
+            "interface: this node has no interface {interface}; name the one on the node's side, once it is there"
+        )));
+    }
     let answer = json!({ "pod": pod, "interface": interface });
     let interface = InterfaceName::new(interface);
     let Some(wait) = wait else {

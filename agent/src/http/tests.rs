@@ -7,7 +7,7 @@ use contiv_store::FeedEvent;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::{ENDPOINTS, router};
+use super::{Api, ENDPOINTS, router};
 use crate::{
     connections::Peer,
     test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot},
@@ -26,7 +26,10 @@ fn web() -> FeedEvent {
 
 /// A request from a peer, and the answer.
 pub(super) async fn request(harness: &Harness, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
-    let api = harness.api();
+    request_of(harness.api(), peer, method, path).await
+}
+
+pub(super) async fn request_of(api: Api, peer: &str, method: &str, path: &str) -> (StatusCode, String) {
     let body = match (method, path) {
         ("PUT", _) => Body::from("debug"),
         ("POST", path) if path.starts_with("/pods") => Body::from(POD),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, time::Duration};
 
-use contiv_model::{InterfaceName, PodId};
+use contiv_model::{InterfaceName, LocalInterfaces, PodId};
 use contiv_renderer::Description;
 use tokio::sync::oneshot;
 
@@ -22,6 +22,8 @@ pub enum Request {
     Describe(String, Reply<bool>, Reply<Description>),
     /// The current addresses of this node's interfaces.
     LocalAddresses(BTreeSet<IpAddr>),
+    /// The current interfaces of this node.
+    LocalInterfaces(LocalInterfaces),
     /// List the store again and resync every renderer.
     Resync {
         /// The source of the request, as in "SIGHUP".

@@ -24,8 +24,8 @@ use std::{
 };
 
 use contiv_model::{
-    ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, ProcessorConfig,
-    ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
+    ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId, Processor,
+    ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -73,6 +73,10 @@ pub struct CoreConfig {
     pub has_mirror: bool,
     /// The addresses of this node's interfaces at the start.
     pub local_addresses: BTreeSet<IpAddr>,
+    /// The interfaces of this node at the start.
+    pub local_interfaces: LocalInterfaces,
+    /// The pods that were attached when the agent was stopped.
+    pub attached: BTreeMap<PodId, InterfaceName>,
     /// When deletions are held.
     pub guard: GuardConfig,
     /// When dataplanes are verified.
@@ -117,7 +121,11 @@ impl Core {
     pub fn new(config: CoreConfig, now: Now) -> Self {
         let node = config.processor.node_name.clone();
         let mut processor = Processor::new(config.processor);
-        processor.apply([Event::LocalAddresses(config.local_addresses)]);
+        let attached = config.attached.into_iter().take(MOST_PODS);
+        let attached = attached.map(|(pod, interface)| Event::AddPod { pod, interface });
+        let local =
+            [Event::LocalAddresses(config.local_addresses), Event::LocalInterfaces(config.local_interfaces)];
+        processor.apply(local.into_iter().chain(attached));
         let node_ips = Some(processor.snapshot().node.node_ips);
         let interval = config.verification.interval;
         Self {
@@ -160,6 +168,7 @@ impl Core {
             Input::Verified(report) => self.on_verified(report),
             Input::Timer => self.on_timer(),
             Input::LocalAddresses(addresses) => self.on_local_addresses(addresses),
+            Input::LocalInterfaces(interfaces) => self.on_local_interfaces(interfaces),
             Input::Resync { cause } => self.resync(cause),
             Input::ConfirmDeletions(request) => {
                 let is_confirmed = self.confirm_deletions("they were confirmed");
@@ -609,6 +618,15 @@ impl Core {
         }
     }
 
+    /// Only what concerns services is an event: interfaces come and go with every pod.
+    fn on_local_interfaces(&mut self, interfaces: LocalInterfaces) {
+        let changes = self.processor.apply([Event::LocalInterfaces(interfaces)]);
+        if self.store.is_synced && !changes.is_empty() {
+            let description = || "the interfaces of this node are others now".to_owned();
+            self.publish("addresses", description, changes, Timestamps::now(self.now));
+        }
+    }
+
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
         let before = self.processor.attached().get(&pod).cloned();
         let refusal = if before.is_none() && self.processor.attached().len() >= MOST_PODS {
@@ -660,6 +678,7 @@ impl Core {
         event: Event,
     ) -> (u64, BTreeSet<Arc<str>>) {
         let changes = self.processor.apply([event]);
+        self.out.push(Output::SavePods(self.processor.attached().clone()));
         let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
         let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
         let event = self.publish(kind, || description, changes, Timestamps::now(self.now));
@@ -792,9 +811,11 @@ fn named(events: &[Event]) -> Vec<(ObjectKey, bool)> {
     let name = |event: &Event| match event {
         Event::Put(object) => Some((object.key(), false)),
         Event::Delete(key) => Some((key.clone(), true)),
-        Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_) | Event::LocalAddresses(_) => {
-            None
-        }
+        Event::AddPod { .. }
+        | Event::DeletePod(_)
+        | Event::RevertAddPod(_)
+        | Event::LocalAddresses(_)
+        | Event::LocalInterfaces(_) => None,
     };
     events.iter().filter_map(name).take(NAMED).collect()
 }

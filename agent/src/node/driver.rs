@@ -30,6 +30,7 @@ use super::{
 use crate::{
     health::HealthOutputs,
     mirror::{MirrorHandle, RETRY_AFTER},
+    state_dir::PodsFile,
 };
 
 /// How long shutdown waits for working renderers.
@@ -49,7 +50,7 @@ pub struct StoreFeedEnded;
 pub struct NodeConfig {
     /// The configuration of the core. Its `has_mirror`, `renderers` and `verified_renderers` are set from what the node is given.
     pub core: CoreConfig,
-    /// The folder of the mirror; none for no mirror.
+    /// The folder of the mirror and of the list of attached pods; none for neither.
     pub mirror: Option<PathBuf>,
     /// Whether the agent makes the slices of external workloads itself, because no controller writes into its store.
     pub derives_slices: bool,
@@ -111,6 +112,7 @@ impl Node {
             let reports = mirror_reports.clone();
             MirrorHandle::start(folder, config.store.clone(), own_node.clone(), reports, RETRY_AFTER)
         };
+        let pods = mirror.clone().map(PodsFile::start).transpose()?;
         let mirror = mirror.map(start_mirror).transpose()?;
         config.has_mirror = mirror.is_some();
         config.renderers = specs.iter().map(|spec| Arc::clone(spec.name())).collect();
@@ -134,6 +136,7 @@ impl Node {
             verifiers,
             feed: store.feed,
             mirror,
+            pods,
             health,
             metrics,
             waiting: BTreeMap::new(),
@@ -230,6 +233,7 @@ impl Node {
                 None
             }
             Request::LocalAddresses(addresses) => Some(Input::LocalAddresses(addresses)),
+            Request::LocalInterfaces(interfaces) => Some(Input::LocalInterfaces(interfaces)),
             Request::Resync { cause } => Some(Input::Resync { cause }),
             Request::ConfirmDeletions(reply) => {
                 Some(Input::ConfirmDeletions(self.outputs.wait(Waiting::Flag(reply))))
@@ -256,6 +260,11 @@ impl Node {
                 break;
             };
             self.outputs.working -= usize::from(matches!(report, Input::WorkDone(_)));
+        }
+        if let Some(pods) = self.outputs.pods
+            && timeout_at(deadline, pods.finish()).await.is_err()
+        {
+            warn!("the list of attached pods is still being written; leaving it");
         }
         let Some((handle, ended)) = self.outputs.mirror else { return };
         drop(handle);

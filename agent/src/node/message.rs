@@ -1,13 +1,13 @@
 //! The inputs and outputs of the core: the only types between it and the drivers.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use contiv_model::{ChangeSet, InterfaceName, PodId, Snapshot};
+use contiv_model::{ChangeSet, InterfaceName, LocalInterfaces, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
 use contiv_store::{Batch, Entry, MirrorSummary};
 use jiff::Timestamp;
@@ -54,6 +54,8 @@ pub enum Input {
     Timer,
     /// The current addresses of this node's interfaces.
     LocalAddresses(BTreeSet<IpAddr>),
+    /// The current interfaces of this node.
+    LocalInterfaces(LocalInterfaces),
     /// List the store again and resync every renderer.
     Resync {
         /// The source of the request, as in "SIGHUP".
@@ -84,6 +86,8 @@ pub enum Output {
     Verify(Arc<str>, Arc<Snapshot>),
     /// Saves something in the mirror.
     Save(Saving),
+    /// Saves which pods are attached, for the next start.
+    SavePods(BTreeMap<PodId, InterfaceName>),
     /// Loads the mirror's saved state. Ends in [`Input::Saved`].
     LoadSaved,
     /// Lists the store again.

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     health::HealthOutputs,
     mirror::{MirrorHandle, MirrorReport},
+    state_dir::PodsFile,
 };
 
 /// A sink of metrics.
@@ -40,6 +41,7 @@ pub(super) struct Outputs {
     pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
     pub(super) feed: FeedHandle,
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
+    pub(super) pods: Option<PodsFile>,
     pub(super) health: HealthOutputs,
     pub(super) metrics: Arc<dyn MetricSink>,
     pub(super) waiting: BTreeMap<RequestId, Waiting>,
@@ -82,6 +84,11 @@ impl Outputs {
                 }
             }
             Output::Save(saving) => self.save(saving),
+            Output::SavePods(attached) => {
+                if let Some(pods) = &self.pods {
+                    pods.save(attached);
+                }
+            }
             Output::LoadSaved => {
                 if let Some((mirror, _)) = &mut self.mirror {
                     mirror.load();

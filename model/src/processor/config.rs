@@ -22,6 +22,11 @@ pub struct ProcessorConfig {
     pub node_port_addresses: BTreeSet<NodePortAddresses>,
     /// Node ports answer on 127.0.0.1 too.
     pub node_ports_on_loopback: bool,
+    /// Interfaces by which this node reaches the network outside. Empty: those with an address this node is known by, and all
+    /// physical ones.
+    pub external_interfaces: BTreeSet<InterfacePattern>,
+    /// Where services answer packets that come in. Empty: at every interface.
+    pub service_interfaces: BTreeSet<ServiceInterfaces>,
     /// Ranges that identify the pods of this node. Empty: taken from the store. Without a Node object of this node they also
     /// locate endpoints without a node name.
     pub pod_cidrs: BTreeSet<IpNetwork>,
@@ -59,6 +64,8 @@ impl ProcessorConfig {
             node_ips: BTreeSet::new(),
             node_port_addresses: BTreeSet::from([NodePortAddresses::Primary]),
             node_ports_on_loopback: false,
+            external_interfaces: BTreeSet::new(),
+            service_interfaces: BTreeSet::new(),
             local_detect: LocalDetect::PodCidrs,
             masquerade_all: false,
             pod_cidrs: BTreeSet::new(),
@@ -118,6 +125,39 @@ impl fmt::Display for NodePortAddresses {
             Self::All => f.write_str("all"),
             Self::Cluster => f.write_str("cluster"),
             Self::Within(range) => range.fmt(f),
+        }
+    }
+}
+
+/// A setting that selects interfaces where services answer. Contiv's frontends are both kinds together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServiceInterfaces {
+    /// Those of the pods that are attached to this node's dataplane.
+    Pods,
+    /// Those to the network outside.
+    External,
+    /// By their names.
+    Named(InterfacePattern),
+}
+
+impl FromStr for ServiceInterfaces {
+    type Err = InvalidInterfacePattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "pods" => Ok(Self::Pods),
+            "external" => Ok(Self::External),
+            name => name.parse().map(Self::Named),
+        }
+    }
+}
+
+impl fmt::Display for ServiceInterfaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pods => f.write_str("pods"),
+            Self::External => f.write_str("external"),
+            Self::Named(pattern) => pattern.fmt(f),
         }
     }
 }
@@ -185,6 +225,9 @@ mod tests {
     fn settings_are_read_as_they_are_written() {
         for text in ["primary", "all", "cluster", "10.0.0.0/8", "fd00::/8"] {
             assert_eq!(text.parse::<NodePortAddresses>().unwrap().to_string(), text);
+        }
+        for text in ["pods", "external", "cni0", "flannel*"] {
+            assert_eq!(text.parse::<ServiceInterfaces>().unwrap().to_string(), text);
         }
         for text in ["pod-cidrs", "none", "interfaces:cni0", "interfaces:cni0,veth*"] {
             assert_eq!(text.parse::<LocalDetect>().unwrap().to_string(), text);

@@ -1,6 +1,9 @@
 //! The input of the processor.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use crate::{InterfaceName, Object, ObjectKey, PodId};
 
@@ -33,4 +36,18 @@ pub enum Event {
     RevertAddPod(PodId),
     /// The addresses of this node's interfaces changed to these.
     LocalAddresses(BTreeSet<IpAddr>),
+    /// The interfaces of this node changed to these.
+    LocalInterfaces(LocalInterfaces),
+}
+
+/// The interfaces of this node, by name.
+pub type LocalInterfaces = BTreeMap<InterfaceName, LocalInterface>;
+
+/// An interface of this node, other than loopback.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LocalInterface {
+    /// Its addresses.
+    pub addresses: BTreeSet<IpAddr>,
+    /// It is a device, and not made by software as bridges, tunnels and the ends of pods are.
+    pub is_physical: bool,
 }

@@ -1,34 +1,43 @@
-//! The interfaces of the pods of this node. Source: Contiv's `processor_impl.go`, which counts references where this derives.
+//! The interfaces of this node that services concern. Source: Contiv's `processor_impl.go`, which counts references where this
+//! derives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{cache::Cache, multi_index::MultiIndex, placement::Placement};
-use crate::{InterfaceName, PodId, ServiceId};
+use super::{
+    ProcessorConfig, ServiceInterfaces, cache::Cache, event::LocalInterfaces, multi_index::MultiIndex,
+    placement::Placement,
+};
+use crate::{InterfaceName, InterfacePattern, PodId, ServiceId, object::CustomInterface};
 
-/// The two sets of interfaces that renderers get.
+/// The two sets of interfaces that renderers get, and what the first is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interfaces {
-    /// Interfaces of pods that can be clients.
+    /// By which clients come: of pods, and to the network outside.
     pub(super) frontends: BTreeSet<InterfaceName>,
-    /// Interfaces of pods that are backends.
+    /// By which backends are reached: of pods that are some, and the main ones to the network outside.
     pub(super) backends: BTreeSet<InterfaceName>,
+    /// Those of attached pods on the node's side.
+    pods: BTreeSet<InterfaceName>,
+    /// To the network outside.
+    external: BTreeSet<InterfaceName>,
 }
 
 impl Interfaces {
-    /// Derives both sets from the attached pods, so the order of events does not matter.
+    /// Derives the sets from the attached pods and the interfaces of this node, so the order of events does not matter.
     pub(super) fn derive(
         attached: &BTreeMap<PodId, InterfaceName>,
+        local: &LocalInterfaces,
         serving: &MultiIndex<PodId, ServiceId>,
         cache: &Cache,
-        placement: &Placement,
+        (placement, config): (&Placement, &ProcessorConfig),
     ) -> Self {
-        let mut interfaces = Self::default();
+        let mut interfaces = Self::of_node(local, placement, config);
         for (pod, main) in attached {
-            interfaces.frontends.insert(main.clone());
+            interfaces.pods.insert(main.clone());
             let allocation = cache.ip_allocations.get(pod);
             for custom in allocation.into_iter().flat_map(|allocation| &allocation.interfaces) {
                 if custom.in_pod_network() {
-                    interfaces.frontends.insert(custom.name.clone());
+                    interfaces.frontends.insert(inside(pod, custom));
                 }
             }
             if serving.has(pod) {
@@ -36,9 +45,54 @@ impl Interfaces {
                     cache.pods.get(pod).is_some_and(|stored| placement.is_redirected(pod, &stored.ips));
                 let custom =
                     allocation.filter(|_| redirected).and_then(|allocation| allocation.service_endpoint());
-                interfaces.backends.insert(custom.map_or(main, |custom| &custom.name).clone());
+                let serving = custom.map_or_else(|| main.clone(), |custom| inside(pod, custom));
+                interfaces.backends.insert(serving);
+            }
+        }
+        interfaces.frontends.extend(interfaces.pods.iter().chain(&interfaces.external).cloned());
+        interfaces
+    }
+
+    /// The interfaces to the network outside. Backends elsewhere are behind those with an address that this node is known by.
+    fn of_node(local: &LocalInterfaces, placement: &Placement, config: &ProcessorConfig) -> Self {
+        let mut interfaces = Self::default();
+        for (name, interface) in local {
+            let is_main = !interface.addresses.is_disjoint(&placement.facts.primary_ips);
+            let is_external = if config.external_interfaces.is_empty() {
+                is_main || interface.is_physical
+            } else {
+                config.external_interfaces.iter().any(|pattern| pattern.matches(&name.0))
+            };
+            if is_external {
+                interfaces.external.insert(name.clone());
+            }
+            if is_external && is_main {
+                interfaces.backends.insert(name.clone());
             }
         }
         interfaces
     }
+
+    /// Where services answer, by the configuration; none for everywhere.
+    pub(super) fn serving(&self, config: &ProcessorConfig) -> Option<BTreeSet<InterfacePattern>> {
+        let mut patterns = BTreeSet::new();
+        let names = |names: &BTreeSet<InterfaceName>| -> Vec<InterfacePattern> {
+            names.iter().filter_map(|name| name.0.parse().ok()).collect()
+        };
+        for interfaces in &config.service_interfaces {
+            match interfaces {
+                ServiceInterfaces::Pods => patterns.extend(names(&self.pods)),
+                ServiceInterfaces::External => patterns.extend(names(&self.external)),
+                ServiceInterfaces::Named(pattern) => patterns.extend([*pattern]),
+            }
+        }
+        // What this node sends to itself comes in by loopback.
+        patterns.extend("lo".parse::<InterfacePattern>());
+        (!config.service_interfaces.is_empty()).then_some(patterns)
+    }
+}
+
+/// The name of an interface that is inside a pod: another pod can have one of the same name.
+fn inside(pod: &PodId, custom: &CustomInterface) -> InterfaceName {
+    InterfaceName::new(format!("{pod}/{}", custom.name))
 }

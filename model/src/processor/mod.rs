@@ -38,8 +38,8 @@ use multi_index::MultiIndex;
 use placement::Placement;
 use sources::Sources;
 
-pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig};
-pub use event::{Event, Resync};
+pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig, ServiceInterfaces};
+pub use event::{Event, LocalInterface, LocalInterfaces, Resync};
 pub use node_view::NodeView;
 pub use string_interner::StringInterner;
 
@@ -52,6 +52,8 @@ pub struct Processor {
     attached: BTreeMap<PodId, InterfaceName>,
     /// Addresses of this node's interfaces.
     local_ips: BTreeSet<IpAddr>,
+    /// This node's interfaces.
+    local_interfaces: LocalInterfaces,
     placement: Placement,
     combined: BTreeMap<ServiceId, ServiceRecord>,
     claims: Claims,
@@ -71,6 +73,7 @@ impl Processor {
             cache,
             attached: BTreeMap::new(),
             local_ips,
+            local_interfaces: LocalInterfaces::new(),
             placement,
             combined: BTreeMap::new(),
             claims: Claims::default(),
@@ -101,6 +104,7 @@ impl Processor {
             cache: Cache::of(kept.into_iter().chain(resync.objects), names),
             attached: self.attached.clone(),
             local_ips: self.local_ips.clone(),
+            local_interfaces: self.local_interfaces.clone(),
             ..Self::new(self.config.clone())
         };
         fresh.derive_all();
@@ -133,6 +137,10 @@ impl Processor {
                 touched.placement |= self.local_ips != ips;
                 self.local_ips = ips;
             }
+            Event::LocalInterfaces(interfaces) => {
+                touched.interfaces |= self.local_interfaces != interfaces;
+                self.local_interfaces = interfaces;
+            }
         }
     }
 
@@ -160,15 +168,29 @@ impl Processor {
     fn snapshot_without_services(&self) -> Snapshot {
         Snapshot {
             services: BTreeMap::new(),
-            node: self.placement.facts.clone(),
+            node: self.facts(),
             frontend_interfaces: self.interfaces.frontends.clone(),
             backend_interfaces: self.interfaces.backends.clone(),
         }
     }
 
+    fn facts(&self) -> NodeFacts {
+        let service_interfaces = self.interfaces.serving(&self.config);
+        NodeFacts { service_interfaces, ..self.placement.facts.clone() }
+    }
+
+    fn derive_interfaces(&self) -> Interfaces {
+        let by = (&self.placement, &self.config);
+        Interfaces::derive(&self.attached, &self.local_interfaces, &self.serving, &self.cache, by)
+    }
+
     /// Derives everything that was affected.
     fn settle(&mut self, mut touched: DirtySet) -> ChangeSet {
-        let mut changes = ChangeSet { node: self.locate(&mut touched), ..ChangeSet::default() };
+        let mut changes = ChangeSet::default();
+        let before = (touched.placement || touched.interfaces).then(|| self.facts());
+        // The main interface is that of an address of this node.
+        touched.interfaces |= touched.placement;
+        self.locate(&mut touched);
         let mut results = self.combine_all(touched.services);
         for (id, new) in &results {
             let old = self.combined.get(id);
@@ -193,11 +215,12 @@ impl Processor {
             }
         }
         if touched.interfaces {
-            let new = Interfaces::derive(&self.attached, &self.serving, &self.cache, &self.placement);
+            let new = self.derive_interfaces();
             let old = std::mem::replace(&mut self.interfaces, new.clone());
             changes.frontend_interfaces = InterfaceChange::between(&old.frontends, &new.frontends);
             changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
         }
+        changes.node = before.filter(|before| *before != self.facts()).map(|_| self.facts());
         changes
     }
 
@@ -229,7 +252,7 @@ impl Processor {
             (id, self.with_assignment(combined))
         });
         self.combined = settled.collect();
-        self.interfaces = Interfaces::derive(&self.attached, &self.serving, &self.cache, &self.placement);
+        self.interfaces = self.derive_interfaces();
     }
 
     fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<ServiceRecord>> {
@@ -248,8 +271,8 @@ impl Processor {
         ids.into_iter().zip(combined.into_iter().flatten()).collect()
     }
 
-    /// Adds the services with an endpoint whose location has changed. Returns the facts about this node if they changed.
-    fn locate(&mut self, touched: &mut DirtySet) -> Option<NodeFacts> {
+    /// Adds the services with an endpoint whose location has changed.
+    fn locate(&mut self, touched: &mut DirtySet) {
         if !touched.pods.is_empty() {
             let of_pod = |address: &EndpointAddress| {
                 address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
@@ -257,7 +280,7 @@ impl Processor {
             touched.services.extend(self.cache.services_with(of_pod, &touched.services));
         }
         if !touched.placement {
-            return None;
+            return;
         }
         let placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let before = std::mem::replace(&mut self.placement, placement);
@@ -273,7 +296,6 @@ impl Processor {
             };
             touched.services.extend(self.cache.services_with(moved, &touched.services));
         }
-        (before.facts != self.placement.facts).then(|| self.placement.facts.clone())
     }
 
     /// `is_affected`: the holder of some of its frontends may have changed, even if it asks for the same as before.

@@ -114,6 +114,8 @@ impl Placement {
                 LocalDetect::PodCidrs | LocalDetect::Interfaces(_) => ClusterIpMasquerade::AllButPods,
             },
             service_cidrs: config.service_cidrs.clone(),
+            // The interfaces are not known here.
+            service_interfaces: None,
             non_masquerade_cidrs: config
                 .masquerade_egress
                 .then(|| non_masquerade_cidrs(cache, config, of_vpp_nodes(&|_| true))),

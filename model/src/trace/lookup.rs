@@ -86,6 +86,19 @@ pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>
     (held.into_iter().min_by_key(|claim| claim.kind), lost)
 }
 
+/// True if the destination is a port of a service that is translated, or the cluster IP of one.
+pub(super) fn is_service(snapshot: &Snapshot, flow: &Flow) -> bool {
+    snapshot.services.values().any(|service| {
+        let translates = service.assignment.addresses.translates();
+        let is_held = |claim: Claim<'_>| {
+            let is_translated = translates || claim.kind == FrontendKind::NodePort;
+            is_translated && !claim.service.lost.contains_key(&claim.frontend)
+        };
+        let is_cluster_ip = translates && service.cluster_ips.contains(&flow.to());
+        is_cluster_ip || claims(service, snapshot, flow).into_iter().any(is_held)
+    }) && !flow.to().is_unspecified()
+}
+
 /// The claims of a service that match the flow.
 fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -> Vec<Claim<'a>> {
     let (address, number, protocol) = (flow.to(), flow.port(), flow.protocol());

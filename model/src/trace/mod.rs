@@ -14,9 +14,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{ContivService, ServiceId, Snapshot};
+use crate::{ContivService, InterfaceName, ServiceId, Snapshot};
 use delivery::deliver;
-use lookup::{Claim, find};
+use lookup::{Claim, find, is_service};
 
 pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
 pub use flow::{Client, Detection, Flow, MixedFamilies};
@@ -79,6 +79,8 @@ pub enum DropReason {
     InternalPolicyLocal,
     /// There are backends, but none on this node, the external policy is Local, and the client is outside.
     ExternalPolicyLocal,
+    /// It comes in by this interface, where services do not answer.
+    Interface(InterfaceName),
     /// The address is in this range of cluster IPs, and unallocated.
     UnallocatedAddress(IpNetwork),
 }
@@ -87,7 +89,11 @@ pub enum DropReason {
 pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     let client = Client::of(flow, &snapshot.node);
     let (claim, lost) = find(snapshot, flow);
+    let closed = flow.interface().filter(|name| !snapshot.node.serves_at(Some(*name)));
     let verdict = match &claim {
+        _ if closed.is_some() && client != Client::Node && is_service(snapshot, flow) => {
+            Verdict::Dropped(DropReason::Interface(closed.cloned().unwrap_or_else(|| InterfaceName::new(""))))
+        }
         Some(claim) => of_service(claim, flow, client, snapshot),
         None => without_service(snapshot, flow, client),
     };

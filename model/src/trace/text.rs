@@ -212,6 +212,9 @@ impl Display for DropReason {
             Self::ExternalPolicyLocal => f.write_str(
                 "external policy Local, and no backend on this node; the load balancer should ask another node",
             ),
+            Self::Interface(name) => {
+                write!(f, "it comes in by {name}, where services do not answer (service-interfaces)")
+            }
             Self::UnallocatedAddress(range) => {
                 write!(f, "no service has this address of the service range {range}")
             }

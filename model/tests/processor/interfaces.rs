@@ -1,6 +1,10 @@
 //! The interfaces of the pods on this node.
 
-use contiv_model::{Event, object::Pod};
+use std::collections::BTreeSet;
+
+use contiv_model::{
+    Event, InterfaceName, InterfacePattern, LocalInterface, NodeName, Processor, ProcessorConfig, object::Pod,
+};
 
 use crate::builders::*;
 
@@ -67,7 +71,7 @@ fn custom_interfaces_in_pod_network_are_for_clients_too() {
         ],
     );
     let processor = mk_processor_with([add_pod("default/p1", "tap1"), put(allocation)]);
-    assert_eq!(interfaces(&processor).0, ["eth1", "eth2", "tap1"]);
+    assert_eq!(interfaces(&processor).0, ["default/p1/eth1", "default/p1/eth2", "tap1"]);
 }
 
 #[test]
@@ -81,7 +85,10 @@ fn service_endpoint_interface_serves_instead_of_main_one() {
     assert_eq!(interfaces(&processor).1, ["tap1"], "the pod's main address is not known yet");
 
     processor.apply([put(mk_pod("default/p1", &["10.1.1.3"]))]);
-    assert_eq!(interfaces(&processor), (vec!["eth1".into(), "tap1".into()], vec!["eth1".into()]));
+    assert_eq!(
+        interfaces(&processor),
+        (vec!["default/p1/eth1".into(), "tap1".into()], vec!["default/p1/eth1".into()])
+    );
 
     processor.apply([delete_pod_object("default/p1")]);
     assert_eq!(interfaces(&processor).1, ["tap1"]);
@@ -101,4 +108,80 @@ fn pod_that_could_not_be_attached_leaves_nothing_behind() {
 fn pod_that_is_attached_again_has_its_new_interface_only() {
     let processor = mk_processor_with([add_pod("default/p1", "tap1"), add_pod("default/p1", "tap2")]);
     assert_eq!(interfaces(&processor).0, ["tap2"]);
+}
+
+#[test]
+fn pods_with_interfaces_of_one_name_are_two() {
+    let allocation = |pod: &str| put(mk_allocation(pod, &[mk_interface("eth1", "default", "10.5.0.1")]));
+    let pods = ["default/p1", "default/p2"];
+    // Both are on a bridge, and have an interface of the same name inside.
+    let mut processor =
+        mk_processor_with(pods.map(|pod| add_pod(pod, "cni0")).into_iter().chain(pods.map(allocation)));
+    assert_eq!(interfaces(&processor).0, ["cni0", "default/p1/eth1", "default/p2/eth1"]);
+    processor.apply([delete_pod("default/p1")]);
+    assert_eq!(interfaces(&processor).0, ["cni0", "default/p2/eth1"], "the other one is still there");
+    processor.apply([delete_pod("default/p2")]);
+    assert_eq!(interfaces(&processor).0, [""; 0]);
+}
+
+/// The main interface has the node's address, and nothing but that tells it from a pod's; the others are devices.
+fn of_this_node() -> Event {
+    let interface = |name: &str, addresses: &[&str], is_physical| {
+        (InterfaceName::new(name), LocalInterface { addresses: ips(addresses), is_physical })
+    };
+    Event::LocalInterfaces(
+        [
+            interface("br0", &["192.168.1.1"], false),
+            interface("eth1", &["10.7.0.1"], true),
+            interface("eth2", &[], true),
+            interface("veth7", &["10.1.1.254"], false),
+        ]
+        .into(),
+    )
+}
+
+#[test]
+fn external_interfaces_are_frontends_and_main_one_a_backend() {
+    let mut processor = mk_processor_with([this_node(), of_this_node(), add_pod("default/p1", "veth7")]);
+    let expected = (vec!["br0".into(), "eth1".into(), "eth2".into(), "veth7".into()], vec!["br0".into()]);
+    assert_eq!(interfaces(&processor), expected);
+    // The node gets another address.
+    processor.apply([put(mk_node(MASTER, &["10.7.0.1"], &[]))]);
+    assert_eq!(
+        interfaces(&processor),
+        (vec!["eth1".into(), "eth2".into(), "veth7".into()], vec!["eth1".into()])
+    );
+
+    let external_interfaces = ["br*".parse().unwrap()].into();
+    let mut processor = Processor::new(ProcessorConfig {
+        external_interfaces,
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    });
+    processor.apply([this_node(), of_this_node()]);
+    assert_eq!(interfaces(&processor), (vec!["br0".into()], vec!["br0".into()]), "as configured");
+}
+
+#[test]
+fn service_interfaces_follow_pods_and_interfaces_of_this_node() {
+    let started = |settings: &[&str]| {
+        let service_interfaces = settings.iter().map(|text| text.parse().unwrap()).collect();
+        let config = ProcessorConfig::new(NodeName::new(MASTER));
+        let mut processor = Processor::new(ProcessorConfig { service_interfaces, ..config });
+        processor.apply([this_node(), of_this_node(), add_pod("default/p1", "veth7")]);
+        processor
+    };
+    let serving = |processor: &Processor| processor.snapshot().node.service_interfaces;
+    let names = |names: &[&str]| -> Option<BTreeSet<InterfacePattern>> {
+        Some(names.iter().map(|name| name.parse().unwrap()).collect())
+    };
+    assert_eq!(serving(&started(&[])), None, "everywhere");
+    assert_eq!(serving(&started(&["external"])), names(&["lo", "br0", "eth1", "eth2"]));
+    assert_eq!(serving(&started(&["cni*", "pods"])), names(&["lo", "cni*", "veth7"]));
+    let mut processor = started(&["pods"]);
+    let changes = processor.apply([delete_pod("default/p1")]);
+    assert_eq!(changes.node.unwrap().service_interfaces, names(&["lo"]), "a renderer learns of it");
+    let changes = processor.apply([add_pod("default/p1", "veth9")]);
+    assert_eq!(changes.node.unwrap().service_interfaces, names(&["lo", "veth9"]));
+    let reverted = processor.apply([Event::RevertAddPod(pod_id("default/p1"))]);
+    assert_eq!(reverted.node.unwrap().service_interfaces, names(&["lo"]));
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, ChangeSet, ContivService, Event, InterfaceName, Object, ObjectKey, PodId, Processor, Resync,
-    Snapshot,
+    Backend, ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
+    Processor, Resync, Snapshot,
 };
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ struct ReferenceModel {
     objects: BTreeMap<ObjectKey, Object>,
     attached: BTreeMap<PodId, InterfaceName>,
     local_ips: BTreeSet<IpAddr>,
+    local_interfaces: LocalInterfaces,
 }
 
 impl ReferenceModel {
@@ -42,6 +43,7 @@ impl ReferenceModel {
             Event::AddPod { pod, interface } => drop(self.attached.insert(pod.clone(), interface.clone())),
             Event::DeletePod(pod) | Event::RevertAddPod(pod) => drop(self.attached.remove(pod)),
             Event::LocalAddresses(ips) => self.local_ips.clone_from(ips),
+            Event::LocalInterfaces(interfaces) => self.local_interfaces.clone_from(interfaces),
         }
     }
 
@@ -52,7 +54,11 @@ impl ReferenceModel {
             .attached
             .iter()
             .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
-        objects.chain(attached).chain([Event::LocalAddresses(self.local_ips.clone())]).collect()
+        let local = [
+            Event::LocalAddresses(self.local_ips.clone()),
+            Event::LocalInterfaces(self.local_interfaces.clone()),
+        ];
+        objects.chain(attached).chain(local).collect()
     }
 
     /// The snapshot of a processor that receives only the state.

@@ -18,7 +18,7 @@ use super::{
 
 /// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
 /// as two elements, which cannot be compared one by one.
-pub(crate) const INTERVALS: [SetKind; 7] = [
+pub(crate) const INTERVALS: [SetKind; 8] = [
     SetKind::Pods,
     SetKind::PodInterfaces,
     SetKind::KeepSource,
@@ -26,6 +26,7 @@ pub(crate) const INTERVALS: [SetKind; 7] = [
     SetKind::Loopback,
     SetKind::ServiceCidrs,
     SetKind::NonMasquerade,
+    SetKind::ServiceInterfaces,
 ];
 
 /// The elements of one frontend, sorted. `before` are its current elements, so that slots stay in place.
@@ -187,6 +188,9 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
         SetKind::ServiceCidrs => of_ranges(kind, &node.service_cidrs),
         SetKind::NonMasquerade => {
             node.non_masquerade_cidrs.as_ref().map(|ranges| of_ranges(kind, ranges)).unwrap_or_default()
+        }
+        SetKind::ServiceInterfaces => {
+            node.service_interfaces.as_ref().map(|names| of_interfaces(kind, names)).unwrap_or_default()
         }
         _ => Vec::new(),
     }

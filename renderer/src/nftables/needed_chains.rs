@@ -22,6 +22,7 @@ const fn needed_base_chains(element: &Element) -> &'static [BaseChain] {
         SetKind::Sticky => &[BaseChain::LearnPrerouting, BaseChain::LearnOutput],
         SetKind::MasqueradeAlways | SetKind::MasqueradeOwn => &[BaseChain::ExternalPostrouting],
         SetKind::NonMasquerade => &[BaseChain::EgressPostrouting],
+        SetKind::ServiceInterfaces => &[BaseChain::InterfacesPrerouting],
         SetKind::NodeIps => match element.key {
             Key::Address(address) if address.is_loopback() => &[BaseChain::LoopbackPrerouting],
             _ => &[],

@@ -52,8 +52,9 @@ fn request(method: &str, server: SocketAddr, path: &str, body: &str) -> std::io:
     stream.set_read_timeout(Some(scaled(TIME_LIMIT)))?;
     // HTTP 1.0: the answer ends with the connection and is not chunked.
     let length = body.len();
-    let request =
-        format!("{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Length: {length}\r\n\r\n{body}");
+    let request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {server}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -39,6 +39,7 @@ mod routes;
 mod scale;
 mod selection;
 mod service_addresses;
+mod service_interfaces;
 mod shared_node;
 mod shutdown;
 mod source_ranges;

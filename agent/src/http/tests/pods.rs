@@ -42,3 +42,15 @@ async fn pod_changes_need_loopback_and_a_valid_wait() {
     }
     assert_eq!(ok(&harness, "/pods").await, json!([]));
 }
+
+#[tokio::test]
+async fn pod_with_interface_that_is_not_there_is_refused() {
+    let harness = ready(vec![]).await;
+    let api = harness.api().with_interfaces(|name| name != "veth1");
+    for path in ["/pods", "/pods?wait=5s"] {
+        let (status, body) = request_of(api.clone(), HERE, "POST", path).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        assert!(body.contains("this node has no interface veth1"), "{body}");
+    }
+    assert_eq!(ok(&harness, "/pods").await, json!([]));
+}

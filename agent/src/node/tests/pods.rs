@@ -6,7 +6,7 @@ use contiv_model::{InterfaceName, PodId};
 use tokio::sync::oneshot;
 
 use crate::{
-    node::{PodAddition, PodNotAdded, Record, Request, message::MOST_PODS},
+    node::{Core, PodAddition, PodNotAdded, Record, Request, message::MOST_PODS},
     test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
 };
 
@@ -115,4 +115,22 @@ async fn number_of_pods_is_limited() {
     }
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooMany));
     assert_eq!(attached(&harness).await.len(), MOST_PODS);
+}
+
+#[tokio::test]
+async fn attached_pods_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let harness = Harness::start_with_mirror(vec![], folder.path());
+    let addition = PodAddition { pod: pod(), interface: InterfaceName::new("veth1"), wait: None };
+    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    let expected = BTreeMap::from([(pod(), InterfaceName::new("veth1"))]);
+    assert_eq!(attached(&harness).await, expected);
+    harness.requests.send(Request::Shutdown).await.unwrap();
+    harness.task.await.unwrap().unwrap();
+    let harness = Harness::start_with_mirror(vec![], folder.path());
+    assert_eq!(attached(&harness).await, expected);
+    harness.say(snapshot(7, vec![])).await;
+    harness.renderer("dry-run", |view| view.ready).await;
+    let rendered = harness.ask(Core::snapshot).await;
+    assert_eq!(rendered.unwrap().frontend_interfaces, [InterfaceName::new("veth1")].into());
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Balance, Event, InterfaceName, NodeName, Object, ObjectKey, PodId, Resync, ServiceId, TrafficPolicy,
+    Balance, Event, InterfaceName, LocalInterface, NodeName, Object, ObjectKey, PodId, Resync, ServiceId,
+    TrafficPolicy,
     object::{
         AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions, ServiceType,
         SliceEndpoint,
@@ -45,6 +46,10 @@ fn event() -> impl Strategy<Value = Event> {
         1 => pod().prop_map(Event::DeletePod),
         1 => pod().prop_map(Event::RevertAddPod),
         1 => address_set().prop_map(Event::LocalAddresses),
+        1 => (address_set(), any::<bool>()).prop_map(|(addresses, is_physical)| {
+            let eth0 = (InterfaceName::new("eth0"), LocalInterface { addresses, is_physical });
+            Event::LocalInterfaces([eth0].into())
+        }),
     ]
 }
 

@@ -16,7 +16,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use contiv_model::Flow;
+use contiv_model::{Flow, InterfacePattern};
 
 use self::{evaluation::SlotsByOutcome, tables::Lookup};
 use super::{
@@ -92,11 +92,14 @@ impl<T: Tables> Walk<'_, T> {
         Ok(outcomes)
     }
 
-    /// `loopback-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`
+    /// `loopback-prerouting`, `interfaces-prerouting`, and `firewall-v4` behind `firewall-prerouting` and `firewall-output`
     fn firewall(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         // Packets of the node to itself arrive through loopback.
         if !self.client.is_own && self.lookup.has(SetKind::Loopback, Key::Address(to.ip()))? {
             return Ok(Some(self.dropped(SetKind::Loopback)));
+        }
+        if self.is_closed(to)? {
+            return Ok(Some(self.dropped(SetKind::ServiceInterfaces)));
         }
         for key in self.keys(to)? {
             let is_restricted = self.lookup.has(SetKind::Restricted, Key::Frontend(key))?;
@@ -106,6 +109,32 @@ impl<T: Tables> Walk<'_, T> {
             }
         }
         Ok(None)
+    }
+
+    /// `interfaces-v4` behind `interfaces-prerouting`
+    fn is_closed(&mut self, to: SocketAddr) -> Result<bool, T::Error> {
+        let Some(name) = self.flow.interface() else { return Ok(false) };
+        // The chain exists while its set has elements: loopback is always among them.
+        let Ok(loopback) = "lo".parse() else { return Ok(false) };
+        if !self.lookup.has(SetKind::ServiceInterfaces, Key::Interface(loopback))? {
+            return Ok(false);
+        }
+        if let Some(name) = name.0.parse().ok().filter(|it: &InterfacePattern| !it.is_prefix())
+            && self.lookup.has(SetKind::ServiceInterfaces, Key::Interface(name))?
+        {
+            return Ok(false);
+        }
+        if self.lookup.has(SetKind::ClusterIps, Key::Address(to.ip()))? {
+            return Ok(true);
+        }
+        for key in self.keys(to)? {
+            for kind in [SetKind::MasqueradeAlways, SetKind::MasqueradeOwn] {
+                if self.lookup.has(kind, Key::Frontend(key))? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// `services-v4` and `node-ports-v4`: the chain that translates the packet, and its key; none if the packet continues

@@ -80,6 +80,9 @@ impl Display for FlowOutcome {
             Self::Dropped { set } if set.starts_with("source-ranges") => {
                 write!(f, "is dropped: the client is in no element of {set}")
             }
+            Self::Dropped { set } if set.starts_with("service-interfaces") => {
+                write!(f, "is dropped: the interface it comes by is in no element of {set}")
+            }
             Self::Dropped { set } => write!(f, "is dropped by an element of {set}"),
             Self::Egress => f.write_str("leaves the cluster with the address of this node"),
             Self::Untouched => f.write_str("is left alone: no element concerns it"),

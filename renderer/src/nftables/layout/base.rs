@@ -27,10 +27,12 @@ pub(crate) enum BaseChain {
     ExternalPostrouting,
     /// Masquerades what pods of this node send out of the cluster.
     EgressPostrouting,
+    /// Drops packets to services at interfaces where these do not answer.
+    InterfacesPrerouting,
 }
 
 impl BaseChain {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::LoopbackPrerouting,
         Self::FirewallPrerouting,
         Self::FirewallOutput,
@@ -38,6 +40,7 @@ impl BaseChain {
         Self::LearnOutput,
         Self::ExternalPostrouting,
         Self::EgressPostrouting,
+        Self::InterfacesPrerouting,
     ];
 
     /// The sets whose elements need this chain.
@@ -48,6 +51,7 @@ impl BaseChain {
             Self::LearnPrerouting | Self::LearnOutput => &[SetKind::Sticky],
             Self::ExternalPostrouting => &[SetKind::MasqueradeAlways, SetKind::MasqueradeOwn],
             Self::EgressPostrouting => &[SetKind::NonMasquerade],
+            Self::InterfacesPrerouting => &[SetKind::ServiceInterfaces],
         };
         kinds.iter().flat_map(|kind| Family::ALL.map(|family| Set::new(*kind, family)))
     }
@@ -61,6 +65,7 @@ impl BaseChain {
             Self::LearnOutput => "learn-output",
             Self::ExternalPostrouting => "external-postrouting",
             Self::EgressPostrouting => "egress-postrouting",
+            Self::InterfacesPrerouting => "interfaces-prerouting",
         }
     }
 
@@ -71,7 +76,9 @@ impl BaseChain {
 
     pub(super) const fn hook(self) -> Hook {
         match self {
-            Self::LoopbackPrerouting | Self::FirewallPrerouting => Hook::filter_at(PREROUTING, BEFORE_DSTNAT),
+            Self::LoopbackPrerouting | Self::FirewallPrerouting | Self::InterfacesPrerouting => {
+                Hook::filter_at(PREROUTING, BEFORE_DSTNAT)
+            }
             Self::FirewallOutput => Hook::filter_at(OUTPUT, BEFORE_DSTNAT),
             Self::LearnPrerouting => Hook::filter_at(PREROUTING, AFTER_DSTNAT),
             Self::LearnOutput => Hook::filter_at(OUTPUT, AFTER_DSTNAT),
@@ -112,6 +119,13 @@ impl BaseChain {
             Self::EgressPostrouting => {
                 vec![Expression::Family(family), Expression::Goto(names.masquerade_egress)]
             }
+            Self::InterfacesPrerouting => vec![
+                Expression::Family(family),
+                Expression::StateNew,
+                Expression::Interface,
+                Expression::NotIn(Set::new(SetKind::ServiceInterfaces, family)),
+                Expression::Goto(names.interfaces),
+            ],
         }
     }
 
@@ -138,6 +152,10 @@ impl BaseChain {
             Self::EgressPostrouting => {
                 format!("meta nfproto ipv{digit} goto {}", names.masquerade_egress)
             }
+            Self::InterfacesPrerouting => format!(
+                "meta nfproto ipv{digit} ct state new iifname != @service-interfaces{digit} goto {}",
+                names.interfaces
+            ),
         }
     }
 }

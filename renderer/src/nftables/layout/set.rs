@@ -41,6 +41,7 @@ pub(crate) enum SetKind {
     ServiceCidrs,
     NonMasquerade,
     Routed,
+    ServiceInterfaces,
 }
 
 /// The format of a set's keys and data.
@@ -67,7 +68,7 @@ pub(crate) enum Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Services,
         Self::NodePorts,
         Self::Backends,
@@ -90,6 +91,7 @@ impl SetKind {
         Self::ServiceCidrs,
         Self::NonMasquerade,
         Self::Routed,
+        Self::ServiceInterfaces,
     ];
 
     /// The map of frontends for new connections. Node ports have their own, since the kernel validates every verdict map once
@@ -122,6 +124,7 @@ impl SetKind {
             Self::ServiceCidrs => "service-cidrs",
             Self::NonMasquerade => "non-masquerade",
             Self::Routed => "routed",
+            Self::ServiceInterfaces => "service-interfaces",
         }
     }
 
@@ -149,7 +152,8 @@ impl SetKind {
             | Self::SourceRanges
             | Self::ServiceCidrs
             | Self::NonMasquerade
-            | Self::Routed => false,
+            | Self::Routed
+            | Self::ServiceInterfaces => false,
         }
     }
 
@@ -164,7 +168,7 @@ impl SetKind {
             Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs | Self::NonMasquerade => {
                 Form::Ranges
             }
-            Self::PodInterfaces | Self::KeepSourceInterfaces => Form::Interfaces,
+            Self::PodInterfaces | Self::KeepSourceInterfaces | Self::ServiceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
         }

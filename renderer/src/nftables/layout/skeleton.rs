@@ -91,6 +91,8 @@ pub(crate) fn chains() -> Vec<Chain> {
             plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
             plain(names.masquerade_egress, masquerade_egress(family)),
+            plain(names.interfaces, closed(family, false, Some(names.interfaces_node_ports))),
+            plain(names.interfaces_node_ports, closed(family, true, None)),
             plain(names.firewall, firewall(family)),
             plain(names.learn, learn(family, false, Some(names.learn_node_ports))),
             plain(names.learn_node_ports, learn(family, true, None)),
@@ -147,6 +149,8 @@ pub(super) struct ChainNames {
     pub(super) masquerade_external: &'static str,
     masquerade_node_ports: &'static str,
     pub(super) masquerade_egress: &'static str,
+    pub(super) interfaces: &'static str,
+    interfaces_node_ports: &'static str,
     pub(super) firewall: &'static str,
     pub(super) learn: &'static str,
     learn_node_ports: &'static str,
@@ -163,6 +167,8 @@ pub(super) const fn names(family: Family) -> ChainNames {
             masquerade_external: "masquerade-external-v4",
             masquerade_node_ports: "masquerade-node-ports-v4",
             masquerade_egress: "masquerade-egress-v4",
+            interfaces: "interfaces-v4",
+            interfaces_node_ports: "interfaces-node-ports-v4",
             firewall: "firewall-v4",
             learn: "learn-v4",
             learn_node_ports: "learn-node-ports-v4",
@@ -176,6 +182,8 @@ pub(super) const fn names(family: Family) -> ChainNames {
             masquerade_external: "masquerade-external-v6",
             masquerade_node_ports: "masquerade-node-ports-v6",
             masquerade_egress: "masquerade-egress-v6",
+            interfaces: "interfaces-v6",
+            interfaces_node_ports: "interfaces-node-ports-v6",
             firewall: "firewall-v6",
             learn: "learn-v6",
             learn_node_ports: "learn-node-ports-v6",
@@ -256,6 +264,23 @@ fn masquerade_egress(family: Family) -> Vec<Rule> {
         vec![Expression::Family(family), Expression::Saddr(family, FIRST), pods, Expression::Masquerade],
         vec![Expression::Interface, interfaces, Expression::Masquerade],
     ]
+}
+
+/// Drops what is for a service: its cluster IP, or a frontend that the sets for masquerading name, as they do all others.
+fn closed(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let cluster_ip = vec![
+        Expression::Family(family),
+        Expression::Daddr(family, FIRST),
+        Expression::In(Set::new(SetKind::ClusterIps, family)),
+        Expression::Drop,
+    ];
+    let mut rules = if node_port { Vec::new() } else { vec![cluster_ip] };
+    rules.extend([SetKind::MasqueradeAlways, SetKind::MasqueradeOwn].map(|kind| {
+        let known = vec![Expression::In(Set::new(kind, family)), Expression::Drop];
+        [vec![Expression::Family(family)], frontend(family, node_port), known].concat()
+    }));
+    rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
+    rules
 }
 
 fn masquerade_own(family: Family) -> Rule {

@@ -8,7 +8,7 @@ use std::{
 
 use contiv_model::{
     Assignment, Backend, BackendState, Balance, Carrier, ClusterIpMasquerade, ContivService, Flow, Frontend,
-    InterfaceName, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
+    InterfaceName, InterfacePattern, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use ipnetwork::IpNetwork;
 use proptest::{
@@ -33,6 +33,7 @@ const POD_INTERFACES: [&str; 2] = ["cni0", "veth*"];
 /// One of them in a pod range.
 const LOCAL_IPS: [&str; 2] = ["10.244.1.9", "fd00:2::1"];
 const INTERFACES: [&str; 3] = ["cni0", "veth7", "eth0"];
+const SERVICE_INTERFACES: [&str; 2] = ["cni0", "eth*"];
 const SERVICE_CIDRS: [&str; 2] = ["10.96.0.0/16", "fd00:96::/112"];
 const NON_MASQUERADE_CIDRS: [&str; 4] =
     ["10.244.0.0/16", "198.51.100.0/24", "fd00::/16", "2001:db8:1::1/128"];
@@ -77,6 +78,14 @@ fn node() -> impl Strategy<Value = NodeFacts> {
         ranges
     }));
     let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS), non_masquerade);
+    let service_interfaces = prop_oneof![
+        3 => Just(None),
+        1 => some(&SERVICE_INTERFACES).prop_map(|mut names| {
+            names.extend(all::<InterfacePattern>(&["lo"]));
+            Some(names)
+        }),
+    ];
+    let masquerade = (masquerade, service_interfaces);
     let node_ips = (some(&NODE_IPS), some(&OTHER_NODE_IPS));
     (node_ips, some(&LOCAL_IPS), ranges, some(&POD_INTERFACES), masquerade).prop_map(
         |(
@@ -84,7 +93,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             local_ips,
             (pod_cidrs, service_cidrs, non_masquerade_cidrs),
             pod_interfaces,
-            cluster_ip_masquerade,
+            (cluster_ip_masquerade, service_interfaces),
         )| {
             NodeFacts {
                 node_ips,
@@ -95,6 +104,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
                 cluster_ip_masquerade,
                 service_cidrs,
                 non_masquerade_cidrs,
+                service_interfaces,
                 ..NodeFacts::default()
             }
         },
