@@ -3,7 +3,7 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
-    iter,
+    fmt, iter,
     sync::Arc,
 };
 
@@ -74,6 +74,29 @@ impl Snapshot {
             self.backend_interfaces.clone_from(&change.new);
         }
     }
+}
+
+impl fmt::Display for Snapshot {
+    /// Lists what it holds: the services by name, the addresses of node ports, and the interfaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "services: [")?;
+        list(f, self.services.keys())?;
+        write!(f, "], node ports at: [")?;
+        list(f, self.node.node_port_ips())?;
+        write!(f, "], frontends: [")?;
+        list(f, &self.frontend_interfaces)?;
+        write!(f, "], backends: [")?;
+        list(f, &self.backend_interfaces)?;
+        write!(f, "]")
+    }
+}
+
+/// Separated by commas.
+fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: impl IntoIterator<Item = T>) -> fmt::Result {
+    for (number, item) in items.into_iter().enumerate() {
+        write!(f, "{}{item}", if number == 0 { "" } else { ", " })?;
+    }
+    Ok(())
 }
 
 impl ChangeSet {

@@ -100,7 +100,7 @@ fn custom_interfaces_count_only_for_pods_of_this_node() {
 
     let change = processor.apply([allocation("default/p1")]).frontend_interfaces.unwrap();
     let names = |names: &[&str]| names.iter().map(|name| InterfaceName::new(*name)).collect();
-    assert_eq!((change.old, change.new), (names(&["tap1"]), names(&["eth1", "tap1"])));
+    assert_eq!((change.old, change.new), (names(&["tap1"]), names(&["default/p1/eth1", "tap1"])));
 }
 
 /// Defect 6: A pod in two subsets was counted twice and remained a backend for ever.

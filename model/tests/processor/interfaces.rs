@@ -185,3 +185,13 @@ fn service_interfaces_follow_pods_and_interfaces_of_this_node() {
     let reverted = processor.apply([Event::RevertAddPod(pod_id("default/p1"))]);
     assert_eq!(reverted.node.unwrap().service_interfaces, names(&["lo"]));
 }
+
+#[test]
+fn snapshot_as_text_lists_what_it_holds() {
+    let mut processor = mk_processor_with([this_node(), of_this_node(), add_pod("default/p1", "veth7")]);
+    processor.apply(web_at(&[of_pod("default/p1", "10.1.1.3")]));
+    assert_eq!(
+        processor.snapshot().to_string(),
+        "services: [default/web], node ports at: [192.168.1.1], frontends: [br0, eth1, eth2, veth7], backends: [br0, veth7]"
+    );
+}
