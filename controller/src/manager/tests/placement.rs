@@ -226,7 +226,9 @@ async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
     settle().await;
     assert_eq!(log.take(), ["stopped", "goes on from 0"]);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(log.take(), ["goes on from 0"], "it failed");
+    // Pauses between restarts are random.
+    let restarts = log.take();
+    assert!(!restarts.is_empty() && restarts.iter().all(|line| line == "goes on from 0"), "{restarts:?}");
     holder.revoke();
     tokio::time::sleep(Duration::from_secs(10)).await;
     holder.grant();
