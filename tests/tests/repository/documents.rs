@@ -84,6 +84,11 @@ fn every_scenario_of_controller_names_tests_that_exist() {
 }
 
 #[test]
+fn every_part_of_contivs_processor_names_tests_that_exist() {
+    assert!(check("docs/contiv.md") > 140);
+}
+
+#[test]
 fn every_promise_of_external_workloads_names_tests_that_exist() {
     assert!(check("docs/external-workloads.md") > 5);
 }
