@@ -232,3 +232,21 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
         let _ = reloads.try_send(());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{LocalInterface, LocalInterfaces};
+
+    use super::*;
+
+    #[test]
+    fn pods_without_their_interface_are_not_attached_any_more() {
+        let pod = |name: &str, interface: &str| (PodId::new("default", name), InterfaceName::new(interface));
+        let attached = BTreeMap::from([pod("p1", "veth1"), pod("p2", "veth2")]);
+        let interfaces = LocalInterfaces::from([(InterfaceName::new("veth2"), LocalInterface::default())]);
+        let local = |interfaces| Local { interfaces, ..Local::default() };
+        let left = still_attached(attached.clone(), &local(Some(interfaces)));
+        assert_eq!(left, BTreeMap::from([pod("p2", "veth2")]));
+        assert_eq!(still_attached(attached.clone(), &local(None)), attached, "the kernel did not say");
+    }
+}

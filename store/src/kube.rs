@@ -40,7 +40,7 @@ use follow::{FollowStream, ResourceStream};
 use list::{ResourceList, list};
 use optional::OptionalType;
 use resource::Resource;
-pub use resource::Scope;
+pub use resource::{KINDS, Scope};
 use tracks::{Versions, WatchProgress};
 use watch::Watch;
 

@@ -1,6 +1,6 @@
 //! An agent with an API server as its store.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use contiv_store_testing::ApiServer;
 use serde_json::{Value, json};
@@ -9,6 +9,15 @@ use crate::{
     agent::Agent,
     contiv::{run, text},
 };
+
+/// An agent that follows this server, and keeps its state below the folder.
+fn start(server: &ApiServer, folder: &Path) -> Agent {
+    let (store, state) = (server.url().unwrap(), folder.join("state"));
+    fs::create_dir(&state).unwrap();
+    let flags = ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"];
+    let stores = ["--store", store.as_str(), "--state-dir", text(&state)];
+    Agent::start_waiting_for(&[&flags[..], &stores[..]].concat(), "ready: ")
+}
 
 #[test]
 fn bad_service_of_api_server_is_one_entry_of_quarantine() {
@@ -21,15 +30,7 @@ fn bad_service_of_api_server_is_one_entry_of_quarantine() {
     };
     server.put(service("10.96.0.7")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("state")).unwrap();
-    let (store, state) = (server.url().unwrap(), folder.path().join("state"));
-    let agent = Agent::start_waiting_for(
-        &["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"]
-            .into_iter()
-            .chain(["--store", store.as_str(), "--state-dir", text(&state)])
-            .collect::<Vec<_>>(),
-        "ready: ",
-    );
+    let agent = start(&server, folder.path());
     server.put(service("10.96.0.777")).unwrap();
     let quarantine = agent.wait_for("/quarantine", |answer| answer.contains("spec.clusterIP"));
     let entries: Vec<Value> = serde_json::from_str(&quarantine).unwrap();
@@ -64,20 +65,12 @@ fn external_workload_of_api_server_is_a_backend() {
     };
     server.put(workload("192.0.2.7")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("state")).unwrap();
-    let (store, state) = (server.url().unwrap(), folder.path().join("state"));
-    let agent = Agent::start_waiting_for(
-        &["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"]
-            .into_iter()
-            .chain(["--store", store.as_str(), "--state-dir", text(&state)])
-            .collect::<Vec<_>>(),
-        "ready: ",
-    );
+    let agent = start(&server, folder.path());
     agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("192.0.2.7 . 8080"));
     server.put(workload("192.0.2.8")).unwrap();
     agent.wait_for("/renderers/dry-run/dump", |dump| {
         dump.contains("192.0.2.8 . 8080") && !dump.contains("192.0.2.7")
     });
-    let got = run(&["get", "externalworkloads", "-n", "shop", "--store", &store]);
+    let got = run(&["get", "externalworkloads", "-n", "shop", "--store", &server.url().unwrap()]);
     assert!(got.out.contains("vm-1") && got.out.contains("192.0.2.8"), "{} {}", got.out, got.err);
 }

@@ -17,7 +17,6 @@ mod action;
 mod batch;
 mod gauges;
 mod kind_mirror;
-mod kinds;
 mod mirror_controller;
 mod ownership;
 mod source_and_stored;
@@ -31,7 +30,6 @@ use contiv_store::Store;
 use tokio::sync::mpsc;
 
 pub use gauges::GAUGES;
-pub use kinds::KINDS;
 pub use ownership::{MANAGED_BY, REFLECTED, is_foreign};
 pub use stats::Stats;
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use contiv_controller::{BoxError, Runnable, Setup};
-use contiv_store::Store;
+use contiv_store::{Store, kube::KINDS};
 use futures::{
     FutureExt,
     future::{BoxFuture, select_all, try_join_all},
 };
 use tokio::sync::mpsc;
 
-use crate::{kind_mirror::KindMirror, kinds::KINDS, source_and_stored::SourceAndStored, stats::Stats};
+use crate::{kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::Stats};
 
 /// Follows source and store for every type. While it waits for the lease it does nothing else, so that it can continue from there.
 pub(crate) struct MirrorController {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use contiv_proto::Kind;
+use contiv_store::kube::KINDS;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
@@ -10,7 +11,7 @@ use prometheus_client::{
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 
-use crate::{action::Action, kinds::KINDS};
+use crate::action::Action;
 
 /// `type`, and the type's keyword.
 type Label = [(&'static str, &'static str); 1];

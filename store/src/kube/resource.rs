@@ -61,8 +61,8 @@ impl Resource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope(Vec<Resource>);
 
-/// The order of lists: a service before its endpoint slices.
-const ORDER: [Kind; 7] = [
+/// The types of a cluster that are read, in the order of lists: a service before its endpoint slices.
+pub const KINDS: [Kind; 7] = [
     Kind::Namespace,
     Kind::Node,
     Kind::Pod,
@@ -75,7 +75,7 @@ const ORDER: [Kind; 7] = [
 impl Scope {
     /// Every type that Kubernetes has, and external workloads.
     pub fn cluster() -> Self {
-        Self(ORDER.into_iter().filter_map(Resource::of).collect())
+        Self(KINDS.into_iter().filter_map(Resource::of).collect())
     }
 
     /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the

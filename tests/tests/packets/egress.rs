@@ -2,8 +2,6 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use contiv_model::{Flow, Trace};
-use contiv_renderer::nftables::{Inspector, differences};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Manifests, NodeManifest, State},
@@ -11,6 +9,8 @@ use contiv_tests::{
         Family, Lab, LabError, Namespace, Outcome, Protocol, Responder, Result, isolated, ranges, wait_until,
     },
 };
+
+use crate::explained::is_explained;
 
 const PORT: u16 = 7070;
 /// The time after which no answer will come.
@@ -123,25 +123,11 @@ fn explains(
     is_masqueraded: bool,
 ) -> Result<()> {
     let name = if protocol == Protocol::Tcp { "TCP" } else { "UDP" };
-    let path = format!("/trace?from={from}&to={to}&port={PORT}&protocol={name}&interface=pod2");
-    let trace: Trace = serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)?;
+    let query = format!("from={from}&to={to}&port={PORT}&protocol={name}&interface=pod2");
     let expected = if is_masqueraded { "EGRESS" } else { "UNTOUCHED" };
-    assert!(trace.to_string().contains(expected), "{trace}");
-    let flow: Flow = trace.flow.clone();
-    let answer = lab.node.run(|| {
-        let mut inspector = Inspector::open().map_err(unexpected)?;
-        assert_eq!(inspector.rules().to_vec(), Vec::<String>::new());
-        inspector.ask(&flow).map_err(unexpected)
-    })?;
-    assert_eq!(differences(&trace, &answer), Vec::<String>::new(), "{trace}{answer}");
-    Ok(())
+    is_explained(lab, agent, &query, expected)
 }
 
 fn has_chain(lab: &Lab) -> bool {
     lab.node.exec(&["nft", "list", "chain", "inet", "contiv", "egress-postrouting"]).is_ok()
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
-fn unexpected(error: impl ToString) -> LabError {
-    LabError::Unexpected(error.to_string())
 }

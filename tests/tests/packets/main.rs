@@ -9,6 +9,7 @@ mod command_line;
 mod connector;
 mod conntrack;
 mod egress;
+mod explained;
 mod external_workloads;
 mod faults;
 mod flows;

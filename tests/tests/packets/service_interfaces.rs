@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use contiv_model::{Flow, Trace};
-use contiv_renderer::nftables::{Inspector, differences};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
-    lab::{Family, Lab, LabError, Namespace, Outcome, Protocol, Responder, Result, isolated},
+    lab::{Family, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated},
 };
+
+use crate::{explained::is_explained, flows::unexpected};
 
 /// The time after which no answer will come.
 const NO_ANSWER: Duration = Duration::from_secs(1);
@@ -107,18 +107,9 @@ fn explains(
         "client" => "&interface=eth0".to_owned(),
         pod => format!("&interface={pod}"),
     };
-    let path = format!("/trace?from={from}&to={}&port={}&protocol=TCP{interface}", to.ip(), to.port());
-    let trace: Trace = serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)?;
+    let query = format!("from={from}&to={}&port={}&protocol=TCP{interface}", to.ip(), to.port());
     let expected = if is_answered { "SERVED" } else { "where services do not answer (service-interfaces)" };
-    assert!(trace.to_string().contains(expected), "{trace}");
-    let flow: Flow = trace.flow.clone();
-    let answer = lab.node.run(|| {
-        let mut inspector = Inspector::open().map_err(unexpected)?;
-        assert_eq!(inspector.rules().to_vec(), Vec::<String>::new());
-        inspector.ask(&flow).map_err(unexpected)
-    })?;
-    assert_eq!(differences(&trace, &answer), Vec::<String>::new(), "{trace}{answer}");
-    Ok(())
+    is_explained(lab, agent, &query, expected)
 }
 
 /// Attaches a pod by the interface of this name, as a CNI plugin does.
@@ -139,9 +130,4 @@ fn detach(lab: &Lab, name: &str) -> Result<()> {
     let response = lab.node.http_with_body("POST", server, "/pods?wait=20s", body)?;
     assert_eq!(response.status, 200, "{}", response.body);
     Ok(())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
-fn unexpected(error: impl ToString) -> LabError {
-    LabError::Unexpected(error.to_string())
 }

@@ -51,18 +51,24 @@ fn renderer(agent: &Agent<'_>, name: &str) -> Result<Value> {
     Ok(found.cloned().unwrap_or_default())
 }
 
+/// A service, and one with all that has sets of its own.
+fn two_services(lab: &Lab) -> Result<Manifests> {
+    let state = Manifests::new(lab)?;
+    state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
+    let sticky = ServiceManifest {
+        affinity: Some(600),
+        source_ranges: vec!["203.0.113.0/24".to_owned()],
+        external_local: true,
+        ..ServiceManifest::new(Service::new("db", 81, &[lab.pod1.host]))
+    };
+    state.put_manifest(&sticky)?;
+    Ok(state)
+}
+
 #[test]
 fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
     isolated("verify::damage_is_named_with_its_service_without_an_agent", |lab| {
-        let state = Manifests::new(lab)?;
-        state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
-        let sticky = ServiceManifest {
-            affinity: Some(600),
-            source_ranges: vec!["203.0.113.0/24".to_owned()],
-            external_local: true,
-            ..ServiceManifest::new(Service::new("db", 81, &[lab.pod1.host]))
-        };
-        state.put_manifest(&sticky)?;
+        let state = two_services(lab)?;
         let options = AgentOptions::with_open_table(state.url());
         Agent::start(lab, &options)?.stop()?;
         let clean = verify_offline(lab, &state, &[])?;
@@ -130,15 +136,7 @@ fn changed_nft(script: &str) -> Result<TempDir> {
 #[test]
 fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()> {
     isolated("verify::nft_as_second_reader_agrees_and_planted_differences_are_named", |lab| {
-        let state = Manifests::new(lab)?;
-        state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
-        let sticky = ServiceManifest {
-            affinity: Some(600),
-            source_ranges: vec!["203.0.113.0/24".to_owned()],
-            external_local: true,
-            ..ServiceManifest::new(Service::new("db", 81, &[lab.pod1.host]))
-        };
-        state.put_manifest(&sticky)?;
+        let state = two_services(lab)?;
         Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
         let remembered = format!(
             "add element inet contiv affinity4 {{ 10.96.0.81 . tcp . 80 . 192.0.2.7 timeout 10m : {} . 8080 }}",

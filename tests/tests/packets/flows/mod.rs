@@ -11,6 +11,8 @@ mod oracle;
 mod outcomes;
 mod packets;
 
+pub(crate) use outcomes::unexpected;
+
 use std::thread;
 
 use contiv_tests::{
