@@ -84,8 +84,8 @@ pub struct Node {
     out: Vec<Output>,
 }
 
-fn now(instant: Instant) -> Now {
-    Now { instant: instant.into_std(), time: Timestamp::now(), random: rand::random() }
+fn now() -> Now {
+    Now { time: Timestamp::now(), instant: Instant::now().into_std(), random: rand::random() }
 }
 
 impl Node {
@@ -128,7 +128,7 @@ impl Node {
             }
             renderers.insert(name, renderer_thread::start(spec, done.clone(), heard.clone())?);
         }
-        let now = now(Instant::now());
+        let now = now();
         let core = Core::new(config, now);
         let outputs = Outputs {
             renderers,
@@ -163,12 +163,12 @@ impl Node {
     /// # Errors
     /// When the feed of the store has ended.
     pub async fn run(mut self) -> Result<(), StoreFeedEnded> {
-        self.handle(Input::Timer, Instant::now());
+        self.handle(Input::Timer, now());
         loop {
             let deadline = self.core.deadline().map(Instant::from_std);
             let next = self.inputs.next(deadline).await.ok_or(StoreFeedEnded)?;
-            // Decoding counts as work on the input.
-            let begin = Instant::now();
+            // By both clocks before decoding, which counts as work on the input.
+            let begin = now();
             let input = match next {
                 Next::Input(input) => {
                     self.outputs.working -= usize::from(matches!(input, Input::WorkDone(_)));
@@ -203,13 +203,14 @@ impl Node {
         }
     }
 
-    fn handle(&mut self, input: Input, begin: Instant) {
+    fn handle(&mut self, input: Input, begin: Now) {
         let event = self.core.events();
-        self.core.handle(input, now(begin), &mut self.out);
+        self.core.handle(input, begin, &mut self.out);
         for output in self.out.drain(..) {
             self.outputs.execute(output);
         }
-        self.core.set_duration_after(event, begin.elapsed());
+        self.core
+            .set_duration_after(event, Instant::now().into_std().saturating_duration_since(begin.instant));
         self.outputs.publish_state(&self.core);
     }
 
