@@ -34,6 +34,9 @@ const MAX_REST: Duration = Duration::from_secs(1);
 /// How long unanswered connections are collected before a search: their clients try again after a second. A search takes ten
 /// milliseconds even without any flow, if the kernel's hash table has 262,144 buckets: it visits all of them.
 const GATHER_DELAY: Duration = Duration::from_millis(50);
+/// The least time from the end of a search to the next one that is only about unanswered connections: one search costs as much as
+/// two hundred single changes, so constant change would pay for little else. A first change after a quiet time does not wait for it.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
 /// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
 /// one.
 const WAKE_UP_DELAY: Duration = Duration::from_millis(5);
@@ -120,9 +123,8 @@ impl Worker {
         })
     }
 
-    /// Only receives requests: until the time has passed, the condition holds, or all senders are gone.
-    fn pause(&mut self, length: Duration, is_over: impl Fn(&StaleFlowFilter) -> bool) {
-        let end = Instant::now() + length;
+    /// Only receives requests: until then, until the condition holds, or all senders are gone.
+    fn pause(&mut self, end: Instant, is_over: impl Fn(&StaleFlowFilter) -> bool) {
         loop {
             let is_open = self.state.take_in_all(&self.requests);
             let left = end.saturating_duration_since(Instant::now());
@@ -134,20 +136,29 @@ impl Worker {
     }
 }
 
+/// When the unanswered connections that were collected since now are searched for. `last_search` is the end of the last search.
+fn gather_until(now: Instant, last_search: Option<Instant>) -> Instant {
+    let next = last_search.map_or(now, |end| end + SEARCH_INTERVAL);
+    next.max(now + GATHER_DELAY)
+}
+
 impl BackgroundTask for Worker {
     fn run(mut self: Box<Self>) {
+        let mut last_search = None;
         while let Ok(request) = self.requests.recv() {
             self.state.take_in(request);
             self.state.take_in_all(&self.requests);
             while !self.state.next.is_empty() {
-                self.pause(GATHER_DELAY, StaleFlowFilter::are_urgent);
+                self.pause(gather_until(Instant::now(), last_search), StaleFlowFilter::are_urgent);
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
                     self.search();
                     start.elapsed()
                 });
-                self.pause((took * REST_FACTOR).min(MAX_REST), |_| false);
+                let end = Instant::now();
+                last_search = Some(end);
+                self.pause(end + (took * REST_FACTOR).min(MAX_REST), |_| false);
             }
         }
     }
@@ -220,6 +231,15 @@ mod tests {
     fn service(name: &str) -> (ServiceId, Arc<ContivService>) {
         let id = ServiceId::new("default", name);
         (id.clone(), Arc::new(ContivService::new(id)))
+    }
+
+    #[test]
+    fn constant_change_shares_searches_and_a_first_change_does_not_wait() {
+        let now = Instant::now();
+        let ago = |milliseconds| now.checked_sub(Duration::from_millis(milliseconds));
+        assert_eq!(gather_until(now, None), now + GATHER_DELAY);
+        assert_eq!(gather_until(now, ago(60_000)), now + GATHER_DELAY, "after a quiet time");
+        assert_eq!(gather_until(now, ago(100)), now + Duration::from_millis(400), "amid changes");
     }
 
     #[test]
