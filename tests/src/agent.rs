@@ -23,7 +23,7 @@ use service_manager::ServiceManager;
 /// The address of the agent's debug HTTP, inside the node's namespace.
 const DEBUG_HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
 /// The time limit for starting, applying and stopping. Generous, so that a busy machine fails no test.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The path of the `contiv` binary: named by `CONTIV_BIN`, or beside the running program.
 pub fn binary() -> Result<PathBuf> {

@@ -23,7 +23,7 @@ const MARK: &str = "CONTIV_LAB_MARK";
 /// Set by `scripts/test`: a file that collects the name of every test that ran inside.
 const LEDGER: &str = "CONTIV_LAB_LEDGER";
 /// The time limit after which a test or program is killed with all its processes.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// Makes an ordinary user root inside.
 const USER_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 

@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, setns};
 use super::{Host, LabError, Result, wait::scaled};
 
 /// The time limit of a command in a namespace.
-const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
 /// A network namespace of the lab: a machine or a pod.
 #[derive(Debug)]

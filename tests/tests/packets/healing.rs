@@ -15,7 +15,7 @@ use contiv_tests::{
 use serde_json::Value;
 
 /// The time limit for expected events. Generous, so that a busy machine fails no test.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The whole ruleset without counters and sorted, since rewritten parts may be listed in another place.
 fn ruleset(lab: &Lab) -> Result<Vec<String>> {

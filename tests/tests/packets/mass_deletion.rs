@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 const NAMES: [&str; 12] =
     ["web0", "web1", "web2", "web3", "web4", "web5", "web6", "web7", "web8", "web9", "web10", "web11"];
 

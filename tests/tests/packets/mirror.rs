@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 
 /// The time limit for expected events. Generous.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn ask(lab: &Lab, service: &Service) -> Result<Outcome> {
     lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))

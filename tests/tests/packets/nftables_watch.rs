@@ -18,7 +18,7 @@ use contiv_renderer::{Renderer, Watch, nftables::Nftables};
 use contiv_tests::lab::{LabError, Namespace, Result, isolated};
 
 /// The time limit for expected events. Generous, so that a busy machine fails no test.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Enough services for a large transaction.
 fn many() -> Snapshot {

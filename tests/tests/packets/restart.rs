@@ -15,7 +15,7 @@ use contiv_tests::{
 /// The number of kills and starts, and of stops and starts.
 const RESTARTS: usize = 10;
 /// The time limit for expected events. Generous.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The dataplane as text, without counters and without the table's owner, which changes.
 fn ruleset(lab: &Lab) -> Result<String> {

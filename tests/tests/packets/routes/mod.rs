@@ -15,7 +15,7 @@ use contiv_tests::{
 };
 
 /// The time limit for expected events. Generous, so that a busy machine fails no test.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The table for routing daemons.
 const ADVERTISED: &str = "67";
 /// The table for the node's own connections.
