@@ -41,15 +41,33 @@ impl Namespace {
         path: &str,
         body: &str,
     ) -> Result<Response> {
+        self.http_within(TIME_LIMIT, method, server, path, body)
+    }
+
+    /// The same with a time limit for each step: to connect, and until each part of the answer.
+    pub fn http_within(
+        &self,
+        limit: Duration,
+        method: &str,
+        server: SocketAddr,
+        path: &str,
+        body: &str,
+    ) -> Result<Response> {
         let failed = |error| LabError::system(format!("{method} http://{server}{path}"), error);
-        let answer = self.run(|| request(method, server, path, body).map_err(failed))?;
+        let answer = self.run(|| request(scaled(limit), method, server, path, body).map_err(failed))?;
         parse(&answer).ok_or_else(|| LabError::Unexpected(format!("{method} {path}: not HTTP: {answer:?}")))
     }
 }
 
-fn request(method: &str, server: SocketAddr, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&server, scaled(TIME_LIMIT))?;
-    stream.set_read_timeout(Some(scaled(TIME_LIMIT)))?;
+fn request(
+    limit: Duration,
+    method: &str,
+    server: SocketAddr,
+    path: &str,
+    body: &str,
+) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&server, limit)?;
+    stream.set_read_timeout(Some(limit))?;
     // HTTP 1.0: the answer ends with the connection and is not chunked.
     let length = body.len();
     let request = format!(

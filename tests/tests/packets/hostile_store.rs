@@ -110,7 +110,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         under_watch(&agent, "64 values of 1 MiB", || {
             for number in 0..64 {
                 let key = format!("{ROOT}/service/huge{number}/namespace/default");
-                etcd.put_long_value(&key, &huge)?;
+                etcd.put_value(&key, &huge)?;
             }
             assert_it_works(lab, &etcd, &agent, &web(2))
         })?;
@@ -150,7 +150,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
                         let (client, huge) = (etcd.client(), &huge);
                         scope.spawn(move || {
                             let key = format!("{ROOT}/service/huge{writer}/namespace/default");
-                            (0..restless / 4).try_for_each(|_| client.put_long_value(&key, huge))
+                            (0..restless / 4).try_for_each(|_| client.put_value(&key, huge))
                         })
                     })
                     .collect();

@@ -81,11 +81,11 @@ fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
         };
         etcd.put_values(&[pod_slice(Family::V4, "IPv4"), pod_slice(Family::V6, "IPv6")])?;
         run.is_served_by(&["node2", "pod2"])?;
-        etcd.etcdctl(&["del", &format!("{ROOT}/externalworkload/vm-2/namespace/{NAMESPACE}")])?;
+        etcd.delete_key(&format!("{ROOT}/externalworkload/vm-2/namespace/{NAMESPACE}"))?;
         run.is_served_by(&["pod2"])?;
 
         // The service is deleted with its slices; slices of others stay.
-        etcd.etcdctl(&["del", &format!("{ROOT}/service/legacy/namespace/{NAMESPACE}")])?;
+        etcd.delete_key(&format!("{ROOT}/service/legacy/namespace/{NAMESPACE}"))?;
         wait_until("our slices are gone", EVENT_TIMEOUT, || {
             run.slices()
                 .is_ok_and(|slices| slices.len() == 2 && slices.iter().all(|key| key.contains("/legacy-")))

@@ -68,7 +68,7 @@ fn churn(etcd: &EtcdClient<'_>, done: &AtomicBool) -> Result<BTreeMap<u8, Worklo
             is_ready: random.random(),
         };
         if random.random_range(0..4) == 0 {
-            etcd.etcdctl(&["del", &workload.key()])?;
+            etcd.delete_key(&workload.key())?;
             workloads.remove(&number);
         } else {
             workload.put(etcd)?;
