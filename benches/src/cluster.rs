@@ -1,7 +1,7 @@
 //! End-to-end measurements: a real etcd, a real agent, and the kernel's own notification of each commit.
 
 mod change;
-mod churn;
+pub(crate) mod churn;
 mod client;
 pub(crate) mod process;
 mod questions;
@@ -9,23 +9,28 @@ mod restart;
 
 use std::{fs, thread, time::Duration};
 
+use contiv_store::Store;
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Etcd, Service, State, TARGET_PORT},
+    cluster::{Etcd, ROOT, Service, State, TARGET_PORT},
     lab::{Lab, LabError, Responder, Result, scratch},
 };
 
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
-    workload::Workload,
+    workload::{Variant, Workload},
 };
 pub(crate) use client::{Client, put, unexpected};
 pub use questions::{Questions, SECTION};
 
 /// How often the agent is started; fewer times where a start takes seconds.
 const fn starts(workload: Workload) -> usize {
-    if workload.services * workload.backends > 100_000 { 3 } else { 5 }
+    match workload.services * workload.backends {
+        0..=100_000 => 5,
+        100_001..1_000_000 => 3,
+        _ => 1,
+    }
 }
 
 /// How long until the allocator has returned the memory of the start.
@@ -36,21 +41,22 @@ const AT_REST: Duration = Duration::from_secs(13);
 /// # Errors
 /// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
-    let Questions { workload, .. } = questions;
-    // Files of the previous size. An agent with that mirror would treat its services as lost and keep them.
-    for left in [scratch("etcd")?, scratch("agent-state")?].iter().filter(|left| left.exists()) {
-        fs::remove_dir_all(left)
-            .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
-    }
+    let Questions { workload, section, .. } = questions;
+    remove_state()?;
     let etcd = Etcd::start(lab)?;
     let store = Client::new()?;
     store.fill(lab, workload)?;
     let options = AgentOptions::with_store(etcd.url());
     let figure = |name: &str, seen: Quantity, wanted: Option<Limit>| {
-        let figure = Figure::new(SECTION, name, (workload.services, workload.backends), seen);
+        let figure = Figure::new(section, name, (workload.services, workload.backends), seen);
         wanted.into_iter().fold(figure, Figure::wanting)
     };
 
+    let mut figures = Vec::new();
+    if questions.list_alone {
+        let list = client_lists(lab, &store)?;
+        figures.push(figure("etcd gives the same keys in pages", list.into(), None));
+    }
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
     for _ in 0..starts(workload) {
@@ -68,23 +74,44 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     let agent = Agent::start_as_service(lab, &options)?;
     thread::sleep(AT_REST);
     let memory = process::memory(agent.id())?;
-    let mut figures = vec![
+    figures.extend([
         figure("start from etcd until ready", median(cold), questions.start),
-        figure("restart over existing rules", median(restarts), questions.start),
+        figure("restart over existing rules", median(restarts), questions.restart),
         figure("memory", memory.resident, questions.memory),
         figure("memory at its peak", memory.peak, None),
-    ];
+    ]);
     figures.extend(change::measure(lab, &store, &agent, questions)?);
     if let Some(duration) = questions.churn {
-        figures.extend(churn::measure(lab, &store, &agent, workload, duration)?);
+        let load = churn::Load { section, name: "churn", duration, limit: Duration::from_millis(20) };
+        figures.extend(churn::measure(lab, &store, &agent, workload, load, |number| {
+            let service = number as usize * 7919 % workload.services;
+            let writes = put(workload.slice(service, 0, Variant::Replaced(number)));
+            churn::Change { writes, brings_newcomer: true }
+        })?);
     }
     agent.stop()?;
     if questions.restart_under_load {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host]);
         etcd.put(&web)?;
-        figures.extend(restart::measure(lab, &options, &web, workload)?);
+        figures.extend(restart::measure(lab, &options, &web, questions)?);
     }
     lab.node.exec(&["nft", "delete table inet contiv"])?;
     Ok(figures)
+}
+
+/// How long a client that only reads needs for everything.
+fn client_lists(lab: &Lab, client: &Client) -> Result<Duration> {
+    let (duration, listed) =
+        timed(|| lab.node.run(|| client.runtime.block_on(client.store.list(ROOT)).map_err(unexpected)));
+    listed.map(|_| duration)
+}
+
+/// Removes the files of the previous size. An agent with that mirror would treat its services as lost and keep them.
+pub(crate) fn remove_state() -> Result<()> {
+    for left in [scratch("etcd")?, scratch("agent-state")?].iter().filter(|left| left.exists()) {
+        fs::remove_dir_all(left)
+            .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
+    }
+    Ok(())
 }

@@ -1,10 +1,12 @@
 //! Benchmarks of contiv: its parts beside the kernel's floor, the whole with a real etcd, and packets beside other proxies.
 //! `scripts/bench` runs all of it; `docs/performance.md` explains how each figure is measured and what limits it.
 
+pub mod changes;
 pub mod cluster;
 pub mod command;
 pub mod controllers;
 pub mod figures;
+pub mod million;
 pub mod netlink;
 pub mod parts;
 pub mod peers;

@@ -5,25 +5,30 @@ use std::{fs, path::PathBuf, time::Duration};
 use clap::Parser;
 use contiv_allocator as _;
 use contiv_benches::{
+    changes,
     cluster::{self, Questions},
     controllers,
     figures::{Figure, Limit, Quantity, growth, table},
-    parts, peers, plot, progress, routes, runtime,
+    million, parts, peers, plot, progress, routes, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
 
 /// The time limit of the whole run.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// The same with the largest tables, which fill an etcd with millions of keys.
+const MILLION_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 8] = [
     parts::SECTION,
+    changes::SECTION,
     cluster::SECTION,
     controllers::SECTION,
     peers::SECTION,
     routes::SECTION,
     runtime::SECTION,
+    million::SECTION,
 ];
 
 /// Measures contiv beside the kernel's floor and beside other proxies.
@@ -32,7 +37,7 @@ struct Options {
     /// Fewer sizes and shorter: about a minute.
     #[arg(long)]
     quick: bool,
-    /// Only this section.
+    /// Only this section; `million` is measured only if it is named.
     #[arg(long, value_name = "SECTION", value_parser = SECTIONS)]
     only: Option<String>,
     /// Where results.json and the plots go.
@@ -42,7 +47,8 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    isolated_measurement(TIME_LIMIT, |lab| measure(lab, &options))
+    let limit = if options.only.as_deref() == Some(million::SECTION) { MILLION_LIMIT } else { TIME_LIMIT };
+    isolated_measurement(limit, |lab| measure(lab, &options))
 }
 
 fn measure(lab: &Lab, options: &Options) -> Result<()> {
@@ -68,6 +74,16 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     }
     let flat = Limit::AtMost(Quantity::Times(2.0));
     figures.extend(growth(figures, "kernel, one replaced backend", flat));
+    if is_wanted(changes::SECTION) {
+        let mixed = Duration::from_secs(if options.only.is_some() { 60 } else { 20 });
+        for services in [100, 1000, 10_000, 100_000] {
+            if !(options.quick && services > 10_000) {
+                progress(&format!("any single change, {services} services"));
+                figures.extend(changes::measure(lab, services, mixed)?);
+            }
+        }
+        figures.extend(changes::growths(figures));
+    }
     if is_wanted(cluster::SECTION) {
         progress("how quick this machine is");
         let floor = parts::cold_floor(lab)?;
@@ -101,6 +117,9 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         progress("runtime, 100000 keys");
         add(figures, runtime::measure()?);
     }
+    if options.only.as_deref() == Some(million::SECTION) {
+        figures.extend(million::measure(lab)?);
+    }
     for percent in ["p50", "p99"] {
         figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), flat));
     }
@@ -118,18 +137,24 @@ fn questions(quick: bool) -> Vec<Questions> {
     let seconds = |limit| Some(Limit::AtMost(Quantity::Seconds(limit)));
     let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));
     let main = Questions {
+        section: cluster::SECTION,
         workload: Workload { services: 10_000, backends: 4 },
         start: seconds(0.4),
+        restart: seconds(0.4),
         memory: mebibytes(50.0),
         change: [seconds(0.001), seconds(0.005)],
+        list_alone: false,
         churn: Some(Duration::from_secs(if quick { 10 } else { 60 })),
         restart_under_load: true,
     };
     let many_services = Questions {
+        section: cluster::SECTION,
         workload: Workload { services: 100_000, backends: 4 },
         start: seconds(5.0),
+        restart: seconds(5.0),
         memory: mebibytes(400.0),
         change: [seconds(0.010), None],
+        list_alone: false,
         churn: None,
         restart_under_load: false,
     };
@@ -143,7 +168,12 @@ fn questions(quick: bool) -> Vec<Questions> {
 
 #[expect(clippy::print_stdout, reason = "this is the result")]
 fn report(figures: &[Figure], options: &Options) -> Result<()> {
-    println!("{}", table(figures));
+    // Those of single changes have a table of their own; here are only the ones with a limit.
+    let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.wanted.is_some();
+    println!("{}", table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>()));
+    if figures.iter().any(|figure| figure.section == changes::SECTION) {
+        println!("{}", changes::matrix(figures));
+    }
     let path = options.out.join("results.json");
     let json = serde_json::to_vec_pretty(figures).map_err(|error| LabError::Unexpected(error.to_string()))?;
     fs::create_dir_all(&options.out)

@@ -11,6 +11,7 @@ use contiv_tests::lab::{Lab, Result};
 use crate::{figures::Figure, workload::Workload};
 
 pub use common::SECTION;
+pub(crate) use common::undecodable;
 
 /// Measures every part with this many services of four backends each.
 ///

@@ -9,7 +9,7 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-use super::{Client, Questions, SECTION, put, unexpected};
+use super::{Client, Questions, put, unexpected};
 use crate::{
     figures::{Figure, Limit, Quantity},
     netlink::Commits,
@@ -30,8 +30,9 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>> {
     let workload = questions.workload;
     let latencies = lab.node.run(|| latencies(client, workload))?;
-    let figure =
-        |name: &str, seen: Duration| Figure::new(SECTION, name, (workload.services, workload.backends), seen);
+    let figure = |name: &str, seen: Duration| {
+        Figure::new(questions.section, name, (workload.services, workload.backends), seen)
+    };
     let mut figures = Vec::new();
     for ((name, percent), wanted) in
         [("one change, p50", 50), ("one change, p99", 99)].into_iter().zip(questions.change)

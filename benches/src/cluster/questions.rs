@@ -10,14 +10,20 @@ pub const SECTION: &str = "cluster";
 /// What to measure at one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions {
+    /// The section of the figures in the table.
+    pub section: &'static str,
     /// The size.
     pub workload: Workload,
     /// The time from the start of the process until it is ready.
     pub start: Option<Limit>,
+    /// The same over rules that exist.
+    pub restart: Option<Limit>,
     /// The agent's memory a while after the start.
     pub memory: Option<Limit>,
     /// The latency of one change: the median and the 99th percentile.
     pub change: [Option<Limit>; 2],
+    /// Whether to measure how long etcd needs to give the same keys in pages.
+    pub list_alone: bool,
     /// How long to make 1,000 changes a second.
     pub churn: Option<Duration>,
     /// Whether to open connections during restarts.

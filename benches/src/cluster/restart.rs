@@ -14,11 +14,10 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Result},
 };
 
-use super::SECTION;
+use super::Questions;
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
-    workload::Workload,
 };
 
 const RESTARTS: usize = 5;
@@ -37,8 +36,9 @@ pub(super) fn measure(
     lab: &Lab,
     options: &AgentOptions,
     service: &Service,
-    workload: Workload,
+    questions: Questions,
 ) -> Result<Vec<Figure>> {
+    let Questions { section, workload, .. } = questions;
     let agent = Agent::start(lab, options)?;
     let over = AtomicBool::new(false);
     let begin = Instant::now();
@@ -70,7 +70,7 @@ pub(super) fn measure(
     };
     let figure = |name: &str, seen: Quantity| {
         Figure::new(
-            SECTION,
+            section,
             format!("restart under load, {name}"),
             (workload.services, workload.backends),
             seen,

@@ -2,9 +2,13 @@
 //!
 //! A separate crate, so that `contiv-instructions` builds without an async stack.
 
+mod single_change;
+
+pub use single_change::{SingleChange, Write};
+
 use std::net::Ipv4Addr;
 
-use contiv_model::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, wire};
+use contiv_model::{Event, NodeName, Object, Processor, ProcessorConfig, Resync, ServiceId, wire};
 use contiv_proto::{Key, Kind};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -55,6 +59,21 @@ pub enum Variant {
     Replaced(u32),
     /// Its last backend is removed.
     OneLess,
+    /// The newcomer of this number is added as its last backend.
+    OneMore(u32),
+    /// It has no endpoints.
+    NoneLeft,
+}
+
+/// A variant of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceVariant {
+    /// Unchanged.
+    Original,
+    /// With session affinity.
+    Affinity,
+    /// With a node port.
+    NodePort(u16),
 }
 
 impl Workload {
@@ -62,7 +81,7 @@ impl Workload {
     pub fn values(self) -> impl Iterator<Item = (String, String)> {
         (0..self.services).flat_map(move |service| {
             let slices = (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
-            std::iter::once(Self::service(service)).chain(slices)
+            std::iter::once(Self::service(service, ServiceVariant::Original)).chain(slices)
         })
     }
 
@@ -106,10 +125,17 @@ impl Workload {
     pub fn slice(self, service: usize, slice: usize, variant: Variant) -> (String, String) {
         let name = name(service);
         let first = slice * ENDPOINTS_PER_SLICE;
-        let end = (first + ENDPOINTS_PER_SLICE).min(self.backends) - usize::from(variant == Variant::OneLess);
+        let all = (first + ENDPOINTS_PER_SLICE).min(self.backends);
+        let end = match variant {
+            Variant::Original | Variant::Replaced(_) => all,
+            Variant::OneLess => all - 1,
+            Variant::OneMore(_) => all + 1,
+            Variant::NoneLeft => first,
+        };
         let endpoint = |number: usize| -> Value {
             let address = match variant {
                 Variant::Replaced(newcomer) if number == 0 => newcomer_address(newcomer),
+                Variant::OneMore(newcomer) if number == all => newcomer_address(newcomer),
                 _ => nth(BACKENDS, service * self.backends + number),
             };
             json!({
@@ -133,14 +159,23 @@ impl Workload {
         )
     }
 
-    fn service(service: usize) -> (String, String) {
+    /// Key and value of a service.
+    pub fn service(service: usize, variant: ServiceVariant) -> (String, String) {
         let name = name(service);
-        let value = json!({
+        let mut value = json!({
             "name": name, "namespace": NAMESPACE, "cluster_ip": cluster_ip(service),
             "port": [{
                 "name": "http", "protocol": "TCP", "port": PORT, "target_port": {"int_val": TARGET_PORT},
             }],
         });
+        match variant {
+            ServiceVariant::Original => {}
+            ServiceVariant::Affinity => value["session_affinity"] = json!("ClientIP"),
+            ServiceVariant::NodePort(port) => {
+                value["service_type"] = json!("NodePort");
+                value["port"][0]["node_port"] = json!(port);
+            }
+        }
         (format!("{}{name}/namespace/{NAMESPACE}", Key::prefix(Kind::Service)), value.to_string())
     }
 
@@ -179,6 +214,10 @@ fn decode(key: &str, value: &[u8]) -> Result<Object> {
     let parsed = parsed.ok_or_else(|| unexpected("is not a key of ours".to_owned()))?;
     let object = wire::decode(&parsed, value, 1).map_err(|error| unexpected(error.to_string()))?;
     object.ok_or_else(|| unexpected("is of no consequence".to_owned()))
+}
+
+fn service_id(service: usize) -> ServiceId {
+    ServiceId::new(NAMESPACE, name(service).as_str())
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! From etcd's acknowledgement of a change to the kernel's notification of its commit, with an agent that runs.
+
+use std::time::{Duration, Instant};
+
+use contiv_store::{Operation, Store};
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Etcd, State},
+    lab::{Lab, LabError, Result},
+};
+
+use super::{ROUNDS, Times, mixed};
+use crate::{
+    cluster::{Client, remove_state, unexpected},
+    figures::Figure,
+    netlink::Commits,
+    workload::{SingleChange, Workload, Write},
+};
+
+/// Longer than any change takes.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A change that takes more than one transaction has the next within this time.
+const QUIET: Duration = Duration::from_millis(3);
+
+pub(super) fn measure(
+    lab: &Lab,
+    workload: Workload,
+    mixed: Option<Duration>,
+) -> Result<(Times, Vec<Figure>)> {
+    remove_state()?;
+    let etcd = Etcd::start(lab)?;
+    let client = Client::new()?;
+    client.fill(lab, workload)?;
+    let agent = Agent::start_as_service(lab, &AgentOptions::with_store(etcd.url()))?;
+    let times = lab.node.run(|| one_by_one(&client, workload))?;
+    let figures = match mixed {
+        Some(duration) => mixed::measure(lab, &client, &agent, workload, duration)?,
+        None => Vec::new(),
+    };
+    agent.stop()?;
+    lab.node.exec(&["nft", "delete table inet contiv"])?;
+    Ok((times, figures))
+}
+
+fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
+    let mut commits = Commits::listen()?;
+    while commits.next(Duration::from_millis(200))?.is_some() {}
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        for kind in SingleChange::ALL {
+            let write = operation(kind.write(workload, super::service(workload, round), round));
+            client.runtime.block_on(client.store.commit(vec![write])).map_err(unexpected)?;
+            let acknowledged = Instant::now();
+            let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
+                what: format!("{} in round {round} is committed", kind.name()),
+                limit: CHANGE_TIMEOUT,
+            })?;
+            while let Some(next) = commits.next(QUIET)? {
+                last = next;
+            }
+            // Zero if the commit is seen before the acknowledgement.
+            times.push((kind, last.at.saturating_duration_since(acknowledged)));
+        }
+    }
+    Ok(super::by_kind(&times))
+}
+
+pub(super) fn operation((key, value): Write) -> Operation {
+    match value {
+        Some(value) => Operation::Put { key, value: value.into() },
+        None => Operation::Delete { key },
+    }
+}
