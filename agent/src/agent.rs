@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
-use contiv_store::StoreUrl;
+use contiv_store::{Feed, StoreUrl};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -21,7 +21,7 @@ use crate::{
     metrics::Metrics,
     mirror,
     node::{
-        CoreConfig, FollowedStore, GuardConfig, HistoryLimits, Node, NodeConfig, RendererSpec, Request,
+        CoreConfig, GuardConfig, HistoryLimits, Input, Node, NodeConfig, RendererSpec, Request,
         StoreFeedEnded, VerificationConfig,
     },
     process::{self, SignalRequest, Signals, listen},
@@ -71,7 +71,7 @@ async fn run_until_stopped(
     let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name, recall)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
-    let source = FollowedStore::start(store, key::ROOT);
+    let feed = Feed::start_paged(store, key::ROOT);
     let metrics = Arc::new(Metrics::new(config.service_counters));
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels();
@@ -102,7 +102,7 @@ async fn run_until_stopped(
             // Into etcd the controller writes them.
             derives_slices: !matches!(config.store, StoreUrl::Etcd { .. }),
         },
-        source,
+        feed,
         receiver,
         config.renderers.iter().map(|name| spec(*name, options)).collect(),
         Arc::<Metrics>::clone(&metrics),
@@ -222,7 +222,7 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
         let asked = signals.next().await;
         let request = match asked {
             SignalRequest::Stop => Request::Shutdown,
-            SignalRequest::Reload => Request::Resync { cause: "SIGHUP" },
+            SignalRequest::Reload => Request::Input(Input::Resync { cause: "SIGHUP" }),
         };
         // If the node is gone it has ended, which is handled elsewhere.
         if requests.send(request).await.is_err() || asked == SignalRequest::Stop {

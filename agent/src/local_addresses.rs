@@ -7,7 +7,7 @@ use contiv_renderer::{LocalAddresses, LocalAddressesError};
 use tokio::{sync::mpsc::Sender, time::sleep};
 use tracing::warn;
 
-use crate::node::Request;
+use crate::node::{Input, Request};
 
 /// The pause before the kernel is asked again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,11 +67,11 @@ pub(crate) async fn follow(mut watch: Option<LocalAddresses>, mut known: Local, 
 /// None if the node is gone.
 async fn report(known: &Local, local: &Local, requests: &Sender<Request>) -> Option<()> {
     if known.addresses != local.addresses {
-        requests.send(Request::LocalAddresses(local.addresses.clone())).await.ok()?;
+        requests.send(Request::Input(Input::LocalAddresses(local.addresses.clone()))).await.ok()?;
     }
     if let Some(interfaces) = local.interfaces.as_ref().filter(|new| known.interfaces.as_ref() != Some(*new))
     {
-        requests.send(Request::LocalInterfaces(interfaces.clone())).await.ok()?;
+        requests.send(Request::Input(Input::LocalInterfaces(interfaces.clone()))).await.ok()?;
     }
     Some(())
 }

@@ -9,7 +9,6 @@ mod pending;
 mod writer;
 
 use std::{
-    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::{
@@ -21,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_store::{Batch, Entry, Mirror, dir::LoadSaved, mirror::log::Log};
+use contiv_store::{Mirror, dir::LoadSaved, mirror::log::Log};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
@@ -29,7 +28,7 @@ use logger::Logger;
 use messages::{Job, size};
 use writer::Writer;
 
-pub(crate) use messages::MirrorReport;
+pub use messages::{MirrorReport, Saving};
 
 /// How many jobs may be queued for a slow disk. If there are more, the store is listed again when the disk has caught up.
 const CAPACITY: usize = 1024;
@@ -102,21 +101,21 @@ impl MirrorHandle {
         Ok((Self { jobs, waiting, is_behind: false }, ended))
     }
 
-    /// Saves the complete content. The keys in `keep` have unusable values in the store: their saved values stay.
-    pub(crate) fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
-        self.is_behind = false;
-        self.give(Job::Replace { revision, entries, keep });
-    }
-
-    /// Saves changes. They must not contain unusable values.
-    pub(crate) fn apply(&mut self, batch: Batch) {
-        let (size, waiting) = (size(&batch), self.waiting.load(Ordering::Relaxed));
-        // While something is queued, a write will follow, after which the store is listed again.
-        self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
-        if !self.is_behind {
-            self.waiting.fetch_add(size, Ordering::Relaxed);
-            self.give(Job::Apply(batch));
+    /// Saves a list, or changes.
+    pub(crate) fn save(&mut self, saving: Saving) {
+        match &saving {
+            Saving::List { .. } => self.is_behind = false,
+            Saving::Apply(batch) => {
+                let (size, waiting) = (size(batch), self.waiting.load(Ordering::Relaxed));
+                // While something is queued, a write will follow, after which the store is listed again.
+                self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
+                if self.is_behind {
+                    return;
+                }
+                self.waiting.fetch_add(size, Ordering::Relaxed);
+            }
         }
+        self.give(Job::Save(saving));
     }
 
     /// Asks for what was saved. It comes as a report.
@@ -128,7 +127,7 @@ impl MirrorHandle {
         // A thread that has ended has reported why.
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;
-            if let Job::Apply(batch) = job {
+            if let Job::Save(Saving::Apply(batch)) = job {
                 self.waiting.fetch_sub(size(&batch), Ordering::Relaxed);
             }
         }

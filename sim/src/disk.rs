@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contiv_agent::node::{decode::Recalled, message::Saving};
+use contiv_agent::node::message::Saving;
 use contiv_proto::{Key, Kind};
 use contiv_store::{Change, Entry, MirrorSummary, Saved};
 
@@ -64,10 +64,10 @@ impl ModelDisk {
     }
 
     /// What is saved.
-    pub fn load(&self) -> Option<Recalled> {
+    pub fn load(&self) -> Option<Saved> {
         let content = self.written.as_ref()?;
         let entries = content.entries.values().cloned().collect();
-        Some(Recalled::decode(Saved { revision: content.revision, entries }))
+        Some(Saved { revision: content.revision, entries })
     }
 
     /// How many services are saved.

@@ -20,7 +20,7 @@ use contiv_agent::{
     node::{
         core::{Core, own_node_key},
         decode::{Decoder, StoreEvent},
-        message::{Input, MirrorEvent, Now, Output, RequestId, VerifierReport, Work, WorkDone},
+        message::{Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone},
     },
 };
 use contiv_model::{InterfaceName, NodeName, PodId, ServiceId};
@@ -468,7 +468,7 @@ impl World {
         let now = self.now();
         let core = Core::new(config::core(), now);
         let own_node = own_node_key(&NodeName::new(NODE));
-        let summary = Input::SavedSummary(self.disk.summary(&own_node));
+        let summary = Input::Mirror(MirrorReport::Summary(self.disk.summary(&own_node)));
         let first = self.clock + self.short(Duration::from_secs(3));
         let new_renderer = if self.is_table_owned { Nftables::owning_on } else { Nftables::on };
         self.agent = Some(Agent {
@@ -525,8 +525,8 @@ impl World {
             WorkDone { renderer: RENDERER.into(), result, is_watched, duration: Duration::from_millis(1) };
         self.note(|| {
             format!(
-                "the renderer has done {}{}",
-                kind(&work),
+                "the renderer has done: {}{}",
+                work.name(),
                 failure.map_or_else(String::new, |f| format!(": {f}"))
             )
         });
@@ -566,7 +566,7 @@ impl World {
         self.stats.inputs += 1;
         let mut out = std::mem::take(&mut agent.out);
         // With a timer a first list waits no longer for what is saved.
-        let can_delete = matches!(input, Input::Store(..) | Input::Saved(_) | Input::Timer);
+        let can_delete = matches!(input, Input::Store(..) | Input::Mirror(_) | Input::Timer);
         let was_held = agent.core.status().held_deletions.is_some();
         // A first list replaces what is saved.
         let before =
@@ -608,7 +608,7 @@ impl World {
             Output::Save(saving) => {
                 if let Some(revision) = self.disk.save(saving) {
                     let delay = self.short(Duration::from_secs(1));
-                    let written = MirrorEvent::Written { revision, is_behind: false };
+                    let written = MirrorReport::Written { revision, is_behind: false };
                     self.arrive(delay, Input::Mirror(written));
                 }
             }
@@ -616,7 +616,7 @@ impl World {
                 let saved = self.disk.load();
                 // A first list does not wait longer.
                 let delay = self.short(Duration::from_millis(1900));
-                self.arrive(delay, Input::Saved(saved));
+                self.arrive(delay, Input::Mirror(MirrorReport::Loaded(saved)));
             }
             Output::Relist => self.feed.relist(),
             Output::HealthChecks(HealthUpdate { services, .. }) => {
@@ -695,7 +695,7 @@ impl World {
 
     fn is_at_rest(&self) -> bool {
         let Some(agent) = &self.agent else { return false };
-        let is_idle = agent.work.is_none() && agent.arriving.is_empty() && !agent.core.is_rendering();
+        let is_idle = agent.work.is_none() && agent.arriving.is_empty() && agent.core.working() == 0;
         let renderers = agent.core.renderers(self.base + self.clock);
         let is_applied = renderers.iter().all(|view| view.state == "idle" && view.pending == "nothing");
         is_idle
@@ -736,14 +736,6 @@ fn describe_panic(payload: &(dyn Any + Send)) -> String {
     let message = payload.downcast_ref::<String>().map(String::as_str);
     let message = message.or_else(|| payload.downcast_ref::<&str>().copied());
     format!("panic: {}", message.unwrap_or("without a message"))
-}
-
-const fn kind(work: &Work) -> &'static str {
-    match work {
-        Work::Resync(_) => "a resync",
-        Work::Update(_) => "an update",
-        Work::Heal(_) => "a repair",
-    }
 }
 
 fn brief_writes(writes: &[Write]) -> String {

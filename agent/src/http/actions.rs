@@ -2,19 +2,18 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
-use crate::node::{Core, Request};
+use crate::node::{Core, Input, Request};
 
 /// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(
     _: FromLoopback,
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let (reply, answer) = oneshot::channel();
-    api.requests.send(Request::ConfirmDeletions(reply)).await.map_err(|_| ApiError::Stopping)?;
-    Ok(if answer.await.map_err(|_| ApiError::Stopping)? {
+    let (request, answer) = Request::answered(Input::ConfirmDeletions);
+    api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
+    Ok(if answer.await.map_err(|_| ApiError::Stopping)?? {
         (StatusCode::ACCEPTED, Json(json!({ "deletions": "confirmed" })))
     } else {
         (StatusCode::OK, Json(json!({ "deletions": "none are held" })))
@@ -27,7 +26,7 @@ pub(super) async fn resync(
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let after = api.ask(Core::status).await?.events;
-    let request = Request::Resync { cause: "POST /controller/resync" };
+    let request = Request::Input(Input::Resync { cause: "POST /controller/resync" });
     api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "resync": "requested", "after": after }))))
 }

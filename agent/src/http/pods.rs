@@ -14,10 +14,9 @@ use contiv_model::{InterfaceName, InterfacePattern, PodId};
 use contiv_proto::{Key, Kind};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
-use crate::node::{PodAddition, Request};
+use crate::node::{Input, Request};
 
 /// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);
@@ -66,15 +65,16 @@ pub(super) async fn add(
     let answer = json!({ "pod": pod, "interface": interface });
     let interface = InterfaceName::new(interface);
     let Some(wait) = wait else {
-        send(&api, Request::AddPod(PodAddition { pod, interface, wait: None })).await?;
+        send(&api, Request::Input(Input::AddPod { pod, interface, wait: None })).await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)));
     };
     let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= MAX_WAIT);
     let limit = limit.ok_or_else(|| {
         ApiError::BadRequest(format!("wait: {wait:?} is no time up to {MAX_WAIT:?}, such as 5s"))
     })?;
-    let (reply, result) = oneshot::channel();
-    send(&api, Request::AddPod(PodAddition { pod, interface, wait: Some((limit, reply)) })).await?;
+    let add = move |request| Input::AddPod { pod, interface, wait: Some((limit, request)) };
+    let (request, result) = Request::answered(add);
+    send(&api, request).await?;
     result.await.map_err(|_| ApiError::Stopping)??;
     Ok((StatusCode::OK, Json(answer)))
 }
@@ -85,9 +85,10 @@ pub(super) async fn delete(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let pod = pod_id(&namespace, &name)?;
-    let (reply, answer) = oneshot::channel();
-    send(&api, Request::DeletePod(pod.clone(), reply)).await?;
-    if answer.await.map_err(|_| ApiError::Stopping)? {
+    let deleted = pod.clone();
+    let (request, answer) = Request::answered(move |request| Input::DeletePod(deleted, request));
+    send(&api, request).await?;
+    if answer.await.map_err(|_| ApiError::Stopping)?? {
         Ok(Json(json!({ "pod": pod, "detached": true })))
     } else {
         Err(ApiError::NotFound(format!("pod {pod} is not attached")))

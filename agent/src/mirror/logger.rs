@@ -12,7 +12,7 @@ use std::{
 use contiv_store::mirror::log::Log;
 use tracing::{info, warn};
 
-use super::messages::{Job, PendingList, Replacement, Work};
+use super::messages::{Job, PendingList, Replacement, Saving, Work};
 
 /// The state of the thread.
 pub(super) struct Logger {
@@ -36,15 +36,16 @@ impl Logger {
             let work = match job {
                 Job::Load => Work::Load,
                 // Only the revision changes, and that alone is not saved.
-                Job::Apply(batch) if batch.changes.is_empty() => {
+                Job::Save(Saving::Apply(batch)) if batch.changes.is_empty() => {
                     Work::Apply { number: self.log.next() - 1, batch }
                 }
-                Job::Apply(batch) => {
+                Job::Save(Saving::Apply(batch)) => {
                     let (number, written) = self.log.append(&batch);
                     self.note(written.as_ref().err());
                     Work::Apply { number, batch }
                 }
-                Job::Replace { revision, entries, keep } => {
+                Job::Save(Saving::List { revision, mut entries, keep }) => {
+                    entries.retain(|entry| !keep.contains(&entry.key));
                     let (number, list) = self.log.append_list(revision, &entries, &keep);
                     self.note(list.as_ref().err());
                     let entries = list.map_or(PendingList::InMemory(entries), PendingList::InLog);

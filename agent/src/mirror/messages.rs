@@ -4,26 +4,46 @@ use std::collections::BTreeSet;
 
 use contiv_store::{Batch, Entry, MirrorSummary, Saved, mirror::log::List};
 
+/// What is saved.
+#[derive(Debug)]
+pub enum Saving {
+    /// All entries of a list, except for those of the keys in `keep`: their earlier saved values stay.
+    List {
+        /// The revision of the list.
+        revision: i64,
+        /// In the order of their keys.
+        entries: Vec<Entry>,
+        /// The exceptions: the store has unusable values for them, or nothing.
+        keep: BTreeSet<String>,
+    },
+    /// Changes, all of them usable.
+    Apply(Batch),
+}
+
 /// A message to the first thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    Replace { revision: i64, entries: Vec<Entry>, keep: BTreeSet<String> },
-    Apply(Batch),
+    Save(Saving),
     Load,
 }
 
 /// A report of the threads.
 #[derive(Debug)]
-pub(crate) enum MirrorReport {
+pub enum MirrorReport {
     /// How much was saved when the agent started, told once.
     Summary(MirrorSummary),
     /// What was saved, as was asked for; none if nothing was, or it cannot be read.
     Loaded(Option<Saved>),
     /// Everything up to this revision is saved.
-    Written(i64),
+    Written {
+        /// The revision.
+        revision: i64,
+        /// Later changes were dropped because the disk was too slow: everything must be saved again.
+        is_behind: bool,
+    },
     /// Nothing can be saved at the moment.
     Failed(String),
-    /// After a failed write the mirror can be written again: its content must be replaced.
+    /// After a failed write the mirror can be written again: everything must be saved again.
     CaughtUp,
 }
 

@@ -1,4 +1,6 @@
-use contiv_store::{Change, MirrorSummary, Saved};
+use std::collections::BTreeSet;
+
+use contiv_store::{Batch, Change, Entry, MirrorSummary, Saved};
 
 use super::{
     messages::{PendingList, Replacement},
@@ -29,6 +31,16 @@ fn start(folder: &std::path::Path) -> RunningMirror {
     let (handle, ended) =
         MirrorHandle::start(folder.to_owned(), "dir:/x".to_owned(), "/a".to_owned(), sender, RETRY).unwrap();
     RunningMirror { handle, ended, reports }
+}
+
+impl MirrorHandle {
+    fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
+        self.save(Saving::List { revision, entries, keep });
+    }
+
+    fn apply(&mut self, batch: Batch) {
+        self.save(Saving::Apply(batch));
+    }
 }
 
 impl RunningMirror {

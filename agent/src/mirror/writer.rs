@@ -155,7 +155,7 @@ impl Writer {
                 }
                 self.saved.store(number, Ordering::Relaxed);
                 log::remove_saved(&self.folder, number);
-                self.report(MirrorReport::Written(revision));
+                self.report(MirrorReport::Written { revision, is_behind: false });
             }
             Err(error) => self.fail(&error),
         }

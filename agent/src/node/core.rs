@@ -6,6 +6,7 @@
 
 mod carriers;
 mod deletion_guard;
+mod describe;
 mod history;
 mod own_node;
 mod pods;
@@ -32,9 +33,9 @@ use contiv_store::{Batch, Change, Problem};
 use tracing::{debug, info, warn};
 
 use super::{
-    decode::{DecodedChanges, DecodedList, Recalled, StoreEvent, ValueStatus},
+    decode::{DecodedChanges, DecodedList, StoreEvent, ValueStatus},
     message::{
-        Answer, Input, MOST_PODS, Metric, MirrorEvent, Now, Output, PodNotAdded, RequestId, Saving,
+        Answer, Input, MOST_PODS, Metric, MirrorReport, Now, Output, PodNotAdded, RequestId, Saving,
         VerifierReport, WorkDone,
     },
 };
@@ -45,9 +46,9 @@ use history::{EventRange, History, NewRecord, Timestamps};
 use own_node::OwnNode;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
-use renderers::{RendererReport, Renderers};
-use store_state::{LIST_LIMIT, StoreState};
-use verification::{VerificationResult, Verifications};
+use renderers::{Due, RendererReport, Renderers};
+use store_state::{LIST_LIMIT, SAVED_LIMIT, StoreState};
+use verification::{Verifications, Verified};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
@@ -58,9 +59,6 @@ pub use sizes::{LostFrontend, Sizes};
 pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
-
-/// How many objects, problems or deviations a description names.
-const NAMED: usize = 5;
 
 /// The configuration of the core.
 #[derive(Debug, Clone)]
@@ -109,7 +107,6 @@ pub struct Core {
     store: StoreState,
     traffic_renderer: Arc<str>,
     started: Now,
-    was_ready: bool,
     /// The time of the current input.
     now: Now,
     /// The outputs of the current input so far.
@@ -143,7 +140,6 @@ impl Core {
             store: StoreState::new(config.has_mirror, now.instant),
             traffic_renderer: config.traffic_renderer,
             started: now,
-            was_ready: false,
             now,
             out: vec![Output::HealthChecks(HealthUpdate { services: Vec::new(), node_ips })],
         }
@@ -152,27 +148,32 @@ impl Core {
     /// Handles one input and appends outputs to `out`, in order.
     pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Output>) {
         self.now = now;
-        self.on_input(input);
-        out.append(&mut self.out);
-    }
-
-    fn on_input(&mut self, input: Input) {
         match input {
             Input::Store(event, received) => self.on_store(event, received),
-            Input::SavedSummary(summary) => self.store.saved = Some(summary),
-            Input::Saved(saved) => self.on_saved(saved),
-            Input::Mirror(event) => self.on_mirror(event),
+            Input::Mirror(report) => self.on_mirror(report),
             Input::WorkDone(done) => self.on_work_done(done),
             Input::RendererLost(renderer, error) => self.renderers.on_lost(&renderer, error, self.now),
             Input::ForeignChange(renderer, change) => self.on_foreign_change(&renderer, change),
             Input::Verified(report) => self.on_verified(report),
             Input::Timer => self.on_timer(),
-            Input::LocalAddresses(addresses) => self.on_local_addresses(addresses),
-            Input::LocalInterfaces(interfaces) => self.on_local_interfaces(interfaces),
+            Input::LocalAddresses(addresses) => {
+                let description =
+                    format!("the interfaces of this node have {} addresses now", addresses.len());
+                let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
+                self.publish("addresses", description, changes, Timestamps::now(self.now));
+            }
+            // Only what concerns services is an event: interfaces come and go with every pod.
+            Input::LocalInterfaces(interfaces) => {
+                let changes = self.processor.apply([Event::LocalInterfaces(interfaces)]);
+                if !changes.is_empty() {
+                    let description = "the interfaces of this node are others now".to_owned();
+                    self.publish("addresses", description, changes, Timestamps::now(self.now));
+                }
+            }
             Input::Resync { cause } => self.resync(cause),
             Input::ConfirmDeletions(request) => {
                 let is_confirmed = self.confirm_deletions("they were confirmed");
-                self.out.push(Output::Answer(request, Answer::Flag(is_confirmed)));
+                self.answer(request, Ok(is_confirmed));
             }
             Input::AddPod { pod, interface, wait } => self.add_pod(pod, interface, wait),
             Input::DeletePod(pod, request) => {
@@ -181,9 +182,10 @@ impl Core {
                     let description = format!("pod {pod} is detached");
                     self.apply_pod_event("pod-deleted", description, Event::DeletePod(pod));
                 }
-                self.out.push(Output::Answer(request, Answer::Flag(is_attached)));
+                self.answer(request, Ok(is_attached));
             }
         }
+        out.append(&mut self.out);
     }
 
     /// When [`Input::Timer`] is due if there is no other input before.
@@ -193,7 +195,7 @@ impl Core {
             self.guard.deadline(),
             self.verifications.deadline(),
             self.pods.deadline(),
-            self.store.deadline(),
+            self.store.deadline,
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -202,11 +204,16 @@ impl Core {
 /// Events of the store.
 impl Core {
     fn on_store(&mut self, event: StoreEvent, received: Instant) {
-        if self.store.is_list_waiting() {
-            return self.store.defer(event, received);
+        if !self.store.waiting.is_empty() {
+            return self.store.waiting.push((event, received));
         }
         match event {
-            StoreEvent::Listed(list) => self.on_list(list, received),
+            StoreEvent::Listed(list) if self.store.needs_saved(&list, self.own_node.path()) => {
+                self.store.waiting.push((StoreEvent::Listed(list), received));
+                self.store.deadline = Some(self.now.instant + SAVED_LIMIT);
+                self.out.push(Output::LoadSaved);
+            }
+            StoreEvent::Listed(list) => self.apply_list(*list, received, None),
             StoreEvent::Changed(batch, decoded) => self.on_changes(batch, decoded, received),
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
@@ -218,31 +225,23 @@ impl Core {
         }
     }
 
-    fn on_list(&mut self, list: Box<DecodedList>, received: Instant) {
-        self.store.stop_awaiting_list();
-        if self.store.needs_saved(&list, self.own_node.path()) {
-            self.store.await_saved(list, received, self.now.instant);
-            self.out.push(Output::LoadSaved);
-        } else {
-            self.apply_list(*list, received, None);
-        }
-    }
-
     /// Applies the first list, which has waited, and the events received meanwhile.
-    fn resume_list(&mut self, saved: Option<Recalled>) {
-        let Some((list, received)) = self.store.take_waiting_list() else { return };
-        self.apply_list(*list, received, saved);
-        while let Some((event, received)) = self.store.next_deferred() {
-            self.on_store(event, received);
+    fn resume_list(&mut self, mut saved: Option<DecodedList>) {
+        for (event, received) in std::mem::take(&mut self.store.waiting) {
+            match event {
+                StoreEvent::Listed(list) => self.apply_list(*list, received, saved.take()),
+                event => self.on_store(event, received),
+            }
         }
     }
 
     /// Makes a list the active state. The saved state is recalled before, for the deletion guard and for values that cannot be
     /// read; both together are one change.
-    fn apply_list(&mut self, list: DecodedList, received: Instant, saved: Option<Recalled>) {
+    fn apply_list(&mut self, list: DecodedList, received: Instant, saved: Option<DecodedList>) {
         let at = Timestamps::received(received, self.now);
         let mut changes = saved.map_or_else(ChangeSet::default, |saved| self.recall(saved));
         self.report_store_up();
+        self.store.deadline = None;
         self.store.revision = list.revision;
         self.store.is_from_mirror = false;
         let mut keep = list.bad_keys();
@@ -263,7 +262,7 @@ impl Core {
         let unreadable = self.quarantine.len();
         let description = format!("{objects} objects, {unreadable} that cannot be used");
         if self.store.is_synced {
-            self.publish("snapshot", || description, changes, at);
+            self.publish("snapshot", description, changes, at);
         } else {
             let services = self.processor.count(ObjectKind::Service);
             info!(objects, unreadable, services, revision, "first snapshot of the store");
@@ -279,11 +278,10 @@ impl Core {
         let decision = self.guard.check_changes(&self.processor, &mut events, self.now);
         self.report_held(&decision);
         let bad = statuses.iter().filter(|status| matches!(status, ValueStatus::Bad(_))).count();
-        let named = named(&events);
-        let more = events.len() - named.len();
+        let description = describe::changes(&events, bad);
         self.own_node.keep_in_changes(&self.processor, &mut events);
         let changes = self.processor.apply(events);
-        self.publish("change", || describe_changes(&named, more, bad), changes, at);
+        self.publish("change", description, changes, at);
         let with_deletions = decision == DeletionDecision::Pass;
         let kept = self.own_node.path();
         self.out.push(Output::Save(Saving::Apply(usable_changes(batch, &statuses, with_deletions, kept))));
@@ -293,7 +291,7 @@ impl Core {
     fn on_problems(&mut self, problems: Vec<Problem>) {
         let placed: Vec<Problem> = problems.iter().map(|problem| self.quarantine.placed(problem)).collect();
         self.quarantine.replace_problems(problems, self.now);
-        self.note("problems", describe_problems(&placed));
+        self.note("problems", describe::problems(&placed));
     }
 
     fn on_down(&mut self, reason: String) {
@@ -306,7 +304,7 @@ impl Core {
             // The feed has logged the reason.
             info!("the dataplane stays as it is while the store is down");
             if !self.store.is_synced {
-                self.store.stop_awaiting_list();
+                self.store.deadline = None;
                 self.out.push(Output::LoadSaved);
             }
         }
@@ -345,8 +343,8 @@ impl Core {
 impl Core {
     /// Continues with a waiting first list. Otherwise the store has not been read, and the saved state goes to the renderers
     /// until the store can be read.
-    fn on_saved(&mut self, saved: Option<Recalled>) {
-        if self.store.is_list_waiting() {
+    fn on_saved(&mut self, saved: Option<DecodedList>) {
+        if !self.store.waiting.is_empty() {
             return self.resume_list(saved);
         }
         let Some(saved) = saved.filter(|_| !self.store.is_synced) else { return };
@@ -360,14 +358,16 @@ impl Core {
         self.publish_first("mirror", description, &changes, Timestamps::now(self.now));
     }
 
-    fn recall(&mut self, saved: Recalled) -> ChangeSet {
+    fn recall(&mut self, saved: DecodedList) -> ChangeSet {
         self.processor.resync_sharing(saved.resync, saved.names)
     }
 
-    fn on_mirror(&mut self, event: MirrorEvent) {
+    fn on_mirror(&mut self, report: MirrorReport) {
         let Some(status) = &mut self.store.mirror else { return };
-        match event {
-            MirrorEvent::Written { revision, is_behind } => {
+        match report {
+            MirrorReport::Summary(summary) => self.store.saved = Some(summary),
+            MirrorReport::Loaded(saved) => self.on_saved(saved.map(DecodedList::of_saved)),
+            MirrorReport::Written { revision, is_behind } => {
                 *status =
                     MirrorStatus { revision: Some(revision), written: Some(self.now.time), error: None };
                 if is_behind {
@@ -375,33 +375,38 @@ impl Core {
                     self.out.push(Output::Relist);
                 }
             }
-            MirrorEvent::NeedsList => self.out.push(Output::Relist),
-            MirrorEvent::Failed(error) => status.error = Some(error),
+            MirrorReport::CaughtUp => self.out.push(Output::Relist),
+            MirrorReport::Failed(error) => status.error = Some(error),
         }
     }
 }
 
 /// Work for renderers and their reports.
 impl Core {
-    /// Makes changes active and passes them to every consumer of changes. Returns the number of the event.
+    /// Makes changes active and passes them to every consumer of changes. Returns the number of the event. Before the first
+    /// snapshot they are only stored: nothing is rendered from an incomplete cache.
     fn publish(
         &mut self,
         kind: &'static str,
-        describe: impl FnOnce() -> String,
+        description: String,
         mut changes: ChangeSet,
         at: Timestamps,
     ) -> u64 {
         let event = self.history.next();
         self.carriers.correct_changes(&mut changes, event);
         let changes = Arc::new(changes);
-        let mut renderers = Vec::new();
-        if !changes.is_empty() {
+        let renderers = self.renderers_of(&changes);
+        if !renderers.is_empty() {
             self.renderers.add_changes(&changes, EventRange::one(event, at));
             self.dispatch();
-            renderers = self.renderers.names();
         }
         self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
-        self.record(kind, describe(), Some(&changes), renderers, at)
+        self.record(kind, description, Some(&changes), renderers, at)
+    }
+
+    /// The renderers with work for these changes.
+    fn renderers_of(&self, changes: &ChangeSet) -> Vec<Arc<str>> {
+        if self.store.is_synced && !changes.is_empty() { self.renderers.names() } else { Vec::new() }
     }
 
     /// Gives renderers the first snapshot.
@@ -416,11 +421,22 @@ impl Core {
         // The carriers of services before the start are unknown.
         let services = self.processor.services().map(|(_, service)| service);
         self.carriers.begin(services, self.history.next());
-        let renderers = self.renderers.names();
-        let event = self.record(kind, description, Some(changes), renderers, at);
-        self.renderers.need_resync(EventRange::one(event, at));
-        self.dispatch();
+        self.record_resync(kind, description, Some(changes), self.renderers.names(), at);
         self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
+    }
+
+    /// Records an event after which these renderers are resynced.
+    fn record_resync(
+        &mut self,
+        kind: &'static str,
+        description: String,
+        changes: Option<&ChangeSet>,
+        renderers: Vec<Arc<str>>,
+        at: Timestamps,
+    ) {
+        self.renderers.need_resync(&renderers, EventRange::one(self.history.next(), at));
+        self.record(kind, description, changes, renderers, at);
+        self.dispatch();
     }
 
     /// Gives pending work to all idle renderers.
@@ -449,6 +465,7 @@ impl Core {
     }
 
     fn on_work_done(&mut self, done: WorkDone) {
+        let was_ready = self.is_ready();
         if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
             self.reassign_carriers(&report);
             let RendererReport { renderer, events, outcome } = &report;
@@ -456,12 +473,10 @@ impl Core {
                 self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
             }
             self.history.set_outcome(*events, renderer, outcome);
-            let (done, failed) = self.pods.on_report(&report);
-            self.out.extend(done.into_iter().map(|request| Output::Answer(request, Answer::Pod(Ok(())))));
-            self.revert_pods(failed);
+            let finished = self.pods.on_report(&report);
+            self.finish_pods(finished);
         }
-        if !self.was_ready && self.renderers.are_ready() {
-            self.was_ready = true;
+        if !was_ready && self.is_ready() {
             let after = self.now.instant.saturating_duration_since(self.started.instant);
             let revision = self.store.revision;
             info!(?after, revision, "ready: every renderer has applied its first snapshot");
@@ -491,14 +506,9 @@ impl Core {
     fn resync(&mut self, cause: &'static str) {
         info!(cause, "resync");
         self.out.push(Output::Relist);
-        let at = Timestamps::now(self.now);
         // Before the first snapshot there is nothing to apply.
         let renderers = if self.store.is_synced { self.renderers.names() } else { Vec::new() };
-        let event = self.record("resync", cause.to_owned(), None, renderers, at);
-        if self.store.is_synced {
-            self.renderers.need_resync(EventRange::one(event, at));
-            self.dispatch();
-        }
+        self.record_resync("resync", cause.to_owned(), None, renderers, Timestamps::now(self.now));
     }
 
     /// Schedules the repair of a foreign change of a renderer's dataplane.
@@ -508,15 +518,15 @@ impl Core {
             Ok(change) => change.to_string(),
             Err(error) => format!("somebody may have changed it unnoticed: {error}"),
         };
-        if !self.renderers.note_foreign_change(renderer, self.now.instant) {
+        let at = Timestamps::now(self.now);
+        let event = EventRange::one(self.history.next(), at);
+        if !self.renderers.on_foreign_change(renderer, event, self.now.instant) {
             debug!(%renderer, what, "others changed the dataplane again; a repair is due already");
             return;
         }
         warn!(%renderer, what, "others changed the dataplane; undoing it");
-        let (at, description) =
-            (Timestamps::now(self.now), format!("dataplane of renderer {renderer}: {what}"));
-        let event = self.record("foreign-change", description, None, vec![Arc::clone(renderer)], at);
-        self.renderers.schedule_repair(renderer, EventRange::one(event, at), self.now.instant);
+        let description = format!("dataplane of renderer {renderer}: {what}");
+        self.record("foreign-change", description, None, vec![Arc::clone(renderer)], at);
         self.dispatch();
     }
 
@@ -525,69 +535,60 @@ impl Core {
         let counts = self.renderers.is_settled(&renderer);
         let rejected = self.renderers.rejected(&renderer);
         match self.verifications.on_report(report, counts, rejected, self.now) {
-            VerificationResult::Open => {}
-            VerificationResult::Good { had_drift } => {
-                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), 0)));
-                if had_drift {
+            None => {}
+            Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
+            Some(Ok(Verified { drift, had_drift })) => {
+                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
+                if !drift.is_empty() {
+                    self.on_drift(&renderer, &drift);
+                } else if had_drift {
                     info!(%renderer, "the dataplane is as it must be again");
                 }
-            }
-            VerificationResult::Failed(error) => {
-                warn!(%renderer, error, "the dataplane could not be verified");
-            }
-            VerificationResult::Drift(drift) => {
-                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
-                self.on_drift(&renderer, &drift);
             }
         }
     }
 
     fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
-        let (what, count, heals) = (describe_drift(drift), drift.len(), self.heals_drift);
+        let (what, count, heals) = (describe::drift(drift), drift.len(), self.heals_drift);
         let then = if heals { "programming everything again" } else { "leaving it, as verify-heal says" };
         warn!(%renderer, count, what, "the dataplane is not as it must be; {then}");
         let description = format!("dataplane of renderer {renderer} is not as it must be: {what}; {then}");
         let renderers = if heals { vec![Arc::clone(renderer)] } else { Vec::new() };
-        let at = Timestamps::now(self.now);
-        let event = self.record("drift", description, None, renderers, at);
-        if heals {
-            self.renderers.retry(renderer, EventRange::one(event, at));
-            self.dispatch();
-        }
+        self.record_resync("drift", description, None, renderers, Timestamps::now(self.now));
     }
 }
 
 /// Timers.
 impl Core {
     fn on_timer(&mut self) {
-        let at = Timestamps::now(self.now);
-        let due = self.renderers.take_due(self.now.instant);
-        for renderer in due.slow {
-            warn!(%renderer, "busy for more than 10 s; the others go on");
-            self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
-        }
-        for renderer in due.retries {
-            let error = self.renderers.last_error(&renderer);
-            let description = format!("renderer {renderer}, after: {error}");
-            let event = self.record("retry", description, None, vec![Arc::clone(&renderer)], at);
-            self.renderers.retry(&renderer, EventRange::one(event, at));
+        for (renderer, due) in self.renderers.take_due(self.now.instant) {
+            match due {
+                Due::Slow => {
+                    warn!(%renderer, "busy for more than 10 s; the others go on");
+                    self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
+                }
+                Due::Retry(error) => {
+                    let description = format!("renderer {renderer}, after: {error}");
+                    self.record_resync("retry", description, None, vec![renderer], Timestamps::now(self.now));
+                }
+            }
         }
         self.dispatch();
         if self.guard.deadline().is_some_and(|deadline| deadline <= self.now.instant) {
             self.confirm_deletions("they were held long enough");
         }
-        if self.store.is_list_late(self.now.instant) {
-            self.store.stop_awaiting_list();
-            warn!(after = ?LIST_LIMIT, "the store has not been read yet; going on with it, and looking for what was saved");
-            self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
-            self.out.push(Output::LoadSaved);
-        }
-        if self.store.is_saved_late(self.now.instant) {
-            self.resume_list(None);
+        if self.store.deadline.take_if(|deadline| *deadline <= self.now.instant).is_some() {
+            if self.store.waiting.is_empty() {
+                warn!(after = ?LIST_LIMIT, "the store has not been read yet; going on with it, and looking for what was saved");
+                self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
+                self.out.push(Output::LoadSaved);
+            } else {
+                self.resume_list(None);
+            }
         }
         self.verify_due();
         let late = self.pods.take_late(self.now.instant);
-        self.revert_pods(late);
+        self.finish_pods(late);
     }
 
     /// Starts the verifications that are due.
@@ -605,28 +606,6 @@ impl Core {
 
 /// This node's interfaces and pods.
 impl Core {
-    /// Before the first snapshot they are only stored: nothing is rendered from an incomplete cache.
-    fn on_local_addresses(&mut self, addresses: BTreeSet<IpAddr>) {
-        let at = Timestamps::now(self.now);
-        let description = format!("the interfaces of this node have {} addresses now", addresses.len());
-        let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
-        if self.store.is_synced {
-            self.publish("addresses", || description, changes, at);
-        } else {
-            self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
-            self.note("addresses", description);
-        }
-    }
-
-    /// Only what concerns services is an event: interfaces come and go with every pod.
-    fn on_local_interfaces(&mut self, interfaces: LocalInterfaces) {
-        let changes = self.processor.apply([Event::LocalInterfaces(interfaces)]);
-        if self.store.is_synced && !changes.is_empty() {
-            let description = || "the interfaces of this node are others now".to_owned();
-            self.publish("addresses", description, changes, Timestamps::now(self.now));
-        }
-    }
-
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
         let before = self.processor.attached().get(&pod).cloned();
         let refusal = if before.is_none() && self.processor.attached().len() >= MOST_PODS {
@@ -638,7 +617,9 @@ impl Core {
         };
         if let Some(refusal) = refusal {
             warn!(%pod, %refusal, "a pod is not attached");
-            self.out.extend(wait.map(|(_, request)| Output::Answer(request, Answer::Pod(Err(refusal)))));
+            if let Some((_, request)) = wait {
+                self.answer(request, Err(refusal));
+            }
             return;
         }
         let description = format!("pod {pod} is attached by {interface}");
@@ -646,31 +627,32 @@ impl Core {
         let (event, renderers) = self.apply_pod_event("pod-added", description, added);
         let Some((limit, request)) = wait else { return };
         if renderers.is_empty() {
-            self.out.push(Output::Answer(request, Answer::Pod(Ok(()))));
+            self.answer(request, Ok(true));
         } else {
             let deadline = self.now.instant + limit;
             self.pods.add(PodAddition { pod, interface, before, event, renderers, deadline, request });
         }
     }
 
-    /// Reverts additions.
-    fn revert_pods(&mut self, failed: Vec<(PodAddition, PodNotAdded)>) {
-        for (PodAddition { pod, interface, before, request, .. }, cause) in failed {
-            warn!(%pod, %cause, "the addition of a pod is taken back");
-            // It may have been attached to another interface, or detached, meanwhile.
-            if self.processor.attached().get(&pod) == Some(&interface) {
-                let reverted = match before {
-                    Some(interface) => Event::AddPod { pod: pod.clone(), interface },
-                    None => Event::RevertAddPod(pod.clone()),
-                };
-                self.apply_pod_event("pod-reverted", format!("pod {pod}: {cause}"), reverted);
+    /// Answers those who wait for an addition. One that has failed is reverted.
+    fn finish_pods(&mut self, finished: Vec<(PodAddition, Answer)>) {
+        for (PodAddition { pod, interface, before, request, .. }, answer) in finished {
+            if let Err(cause) = &answer {
+                warn!(%pod, %cause, "the addition of a pod is taken back");
+                // It may have been attached to another interface, or detached, meanwhile.
+                if self.processor.attached().get(&pod) == Some(&interface) {
+                    let reverted = match before {
+                        Some(interface) => Event::AddPod { pod: pod.clone(), interface },
+                        None => Event::RevertAddPod(pod.clone()),
+                    };
+                    self.apply_pod_event("pod-reverted", format!("pod {pod}: {cause}"), reverted);
+                }
             }
-            self.out.push(Output::Answer(request, Answer::Pod(Err(cause))));
+            self.answer(request, answer);
         }
     }
 
-    /// Returns the number of the event, and the renderers with work. Before the first snapshot the event is only stored:
-    /// nothing is rendered from an incomplete cache.
+    /// Returns the number of the event, and the renderers with work.
     fn apply_pod_event(
         &mut self,
         kind: &'static str,
@@ -679,10 +661,12 @@ impl Core {
     ) -> (u64, BTreeSet<Arc<str>>) {
         let changes = self.processor.apply([event]);
         self.out.push(Output::SavePods(self.processor.attached().clone()));
-        let changes = if self.store.is_synced { changes } else { ChangeSet::default() };
-        let renderers = if changes.is_empty() { Vec::new() } else { self.renderers.names() };
-        let event = self.publish(kind, || description, changes, Timestamps::now(self.now));
-        (event, renderers.into_iter().collect())
+        let renderers = self.renderers_of(&changes).into_iter().collect();
+        (self.publish(kind, description, changes, Timestamps::now(self.now)), renderers)
+    }
+
+    fn answer(&mut self, request: RequestId, answer: Answer) {
+        self.out.push(Output::Answer(request, answer));
     }
 }
 
@@ -695,7 +679,7 @@ impl Core {
             version: env!("CARGO_PKG_VERSION"),
             started: self.started.time,
             store: self.store_name.clone(),
-            ready: self.was_ready,
+            ready: self.is_ready(),
             synced: self.store.is_synced,
             revision: self.store.revision,
             held_deletions: self.guard.held().cloned(),
@@ -708,13 +692,13 @@ impl Core {
     }
 
     /// Whether every renderer has applied its first snapshot; never becomes false again.
-    pub const fn is_ready(&self) -> bool {
-        self.was_ready
+    pub fn is_ready(&self) -> bool {
+        self.renderers.are_ready()
     }
 
-    /// Whether a renderer is working.
-    pub fn is_rendering(&self) -> bool {
-        self.renderers.are_busy()
+    /// How many renderers are working.
+    pub fn working(&self) -> usize {
+        self.renderers.working()
     }
 
     /// The health of this node's traffic.
@@ -767,9 +751,7 @@ impl Core {
 
     /// The state of the renderers.
     pub fn renderers(&self, now: Instant) -> Vec<RendererView> {
-        let verified =
-            |view: RendererView| RendererView { verification: self.verifications.view(&view.name), ..view };
-        self.renderers.views(now).map(verified).collect()
+        self.renderers.views(now, |name| self.verifications.view(name))
     }
 
     /// The quarantine without the first entries; the number of returned entries is limited.
@@ -804,62 +786,4 @@ fn usable_changes(batch: Batch, statuses: &[ValueStatus], with_deletions: bool, 
     };
     let changes = batch.changes.into_iter().zip(statuses).filter_map(usable).collect();
     Batch { revision: batch.revision, changes }
-}
-
-/// The objects that a description names, with whether each is deleted.
-fn named(events: &[Event]) -> Vec<(ObjectKey, bool)> {
-    let name = |event: &Event| match event {
-        Event::Put(object) => Some((object.key(), false)),
-        Event::Delete(key) => Some((key.clone(), true)),
-        Event::AddPod { .. }
-        | Event::DeletePod(_)
-        | Event::RevertAddPod(_)
-        | Event::LocalAddresses(_)
-        | Event::LocalInterfaces(_) => None,
-    };
-    events.iter().filter_map(name).take(NAMED).collect()
-}
-
-fn describe_changes(named: &[(ObjectKey, bool)], more: usize, bad: usize) -> String {
-    let name = |(key, is_deleted): &(ObjectKey, bool)| {
-        if *is_deleted { format!("{key} deleted") } else { key.to_string() }
-    };
-    let mut parts: Vec<String> = named.iter().map(name).collect();
-    if more > 0 {
-        parts.push(format!("{more} more"));
-    }
-    if bad > 0 {
-        parts.push(format!("{bad} that cannot be used"));
-    }
-    if parts.is_empty() { "nothing that matters".to_owned() } else { parts.join(", ") }
-}
-
-/// Describes unreadable objects: a single one with its reason, several by the first places.
-fn describe_problems(problems: &[Problem]) -> String {
-    let name = |problem: &Problem| match &problem.object {
-        Some(object) => format!("{object} in {}", problem.source),
-        None => problem.source.clone(),
-    };
-    match problems {
-        [] => "every manifest and object can be read".to_owned(),
-        [only] => format!("cannot be read: {only}"),
-        all => {
-            let mut names: Vec<String> = all.iter().map(name).collect();
-            names.dedup();
-            let more = match names.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let first = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-            format!("{} problems with manifests or objects: {first}{more}", all.len())
-        }
-    }
-}
-
-/// Describes the first deviations.
-fn describe_drift(drift: &BTreeSet<Drift>) -> String {
-    let named = drift.iter().take(NAMED).map(ToString::to_string);
-    let more = drift.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("{more} more"));
-    named.chain(more).collect::<Vec<_>>().join("; ")
 }

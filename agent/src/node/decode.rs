@@ -9,10 +9,11 @@ use contiv_external_workloads::DerivedSlices;
 use contiv_model::Event;
 use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
+use tracing::warn;
 
 use value::{Outcome, decode, decode_deletion};
 
-pub use list::{DecodedList, ListDecoder, Recalled};
+pub use list::{DecodedList, ListDecoder};
 pub use value::BadValue;
 
 /// A decoded event of a store.
@@ -63,11 +64,6 @@ impl Decoder {
         self
     }
 
-    /// How many slices of external workloads the last list lacks, because no controller has written any.
-    pub const fn missing_slices(&self) -> usize {
-        self.missing_slices
-    }
-
     /// Whether the store must be listed again, so that slices can be made. False until the next time.
     pub fn needs_list(&mut self) -> bool {
         self.slices.as_mut().is_some_and(DerivedSlices::needs_list)
@@ -88,7 +84,7 @@ impl Decoder {
                 let mut list = std::mem::take(&mut self.list);
                 match &mut self.slices {
                     Some(slices) => list.derive(slices, revision),
-                    None => self.missing_slices = list.missing_slices(),
+                    None => self.report_missing_slices(list.missing_slices()),
                 }
                 StoreEvent::Listed(Box::new(list.finish(revision, problems)))
             }
@@ -113,6 +109,16 @@ impl Decoder {
             FeedEvent::Replaced { reason } => StoreEvent::Replaced { reason },
             FeedEvent::Up => StoreEvent::Up,
         })
+    }
+
+    fn report_missing_slices(&mut self, slices: usize) {
+        if std::mem::replace(&mut self.missing_slices, slices) == 0 && slices > 0 {
+            warn!(
+                slices,
+                "external workloads are ignored as long as no controller makes their slices: contiv controller --enable \
+                 external-workloads does"
+            );
+        }
     }
 }
 
@@ -225,17 +231,17 @@ mod tests {
         let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
         let second = listed(&mut decoder, first.entries.clone());
         assert_eq!((second.resync.objects.len(), second.entries), (2, first.entries));
-        assert_eq!(decoder.missing_slices(), 0);
+        assert_eq!(decoder.missing_slices, 0);
     }
 
     #[test]
     fn slices_that_no_controller_wrote_are_missing() {
         let mut decoder = Decoder::new(Timestamp::MIN);
         let list = listed(&mut decoder, with_workload());
-        assert_eq!((list.resync.objects.len(), decoder.missing_slices()), (1, 1));
+        assert_eq!((list.resync.objects.len(), decoder.missing_slices), (1, 1));
         let written = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
         listed(&mut decoder, written);
-        assert_eq!(decoder.missing_slices(), 0);
+        assert_eq!(decoder.missing_slices, 0);
     }
 
     #[test]

@@ -1,14 +1,8 @@
 //! The driver: passes inputs to the core and executes its outputs. It makes no decisions.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    io,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
-use contiv_store::{Delivery, Feed, FeedHandle, Store};
+use contiv_store::{Delivery, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
 use tokio::{
@@ -18,12 +12,12 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    api::{PodAddition, Request},
+    api::{Call, Request},
     core::{Core, CoreConfig, own_node_key},
     decode::Decoder,
     inputs::{Inputs, Next},
     message::{Input, Metric, Now, Output},
-    outputs::{MetricSink, Outputs, Waiting},
+    outputs::{MetricSink, Outputs},
     renderer_thread::{self, Job, RendererSpec},
     verifier_thread,
 };
@@ -56,23 +50,6 @@ pub struct NodeConfig {
     pub derives_slices: bool,
 }
 
-/// A store that is being followed.
-#[derive(Debug)]
-pub struct FollowedStore {
-    /// Its events.
-    pub events: mpsc::Receiver<Delivery>,
-    /// The handle to request a list.
-    pub feed: FeedHandle,
-}
-
-impl FollowedStore {
-    /// Follows everything below `prefix`, with lists in pages. Must be called within a tokio runtime.
-    pub fn start(store: Arc<dyn Store>, prefix: &str) -> Self {
-        let (events, feed) = Feed::start_paged(store, prefix);
-        Self { events, feed }
-    }
-}
-
 /// The core with its inputs and outputs.
 #[derive(Debug)]
 pub struct Node {
@@ -89,13 +66,13 @@ fn now() -> Now {
 }
 
 impl Node {
-    /// A node with a thread for each renderer. Nothing else happens before [`Node::run`].
+    /// A node that follows a feed of the store, with a thread for each renderer. Nothing else happens before [`Node::run`].
     ///
     /// # Errors
     /// When a thread cannot be started.
     pub fn new(
         config: NodeConfig,
-        store: FollowedStore,
+        (events, feed): (mpsc::Receiver<Delivery>, FeedHandle),
         requests: mpsc::Receiver<Request>,
         specs: Vec<RendererSpec>,
         metrics: Arc<dyn MetricSink>,
@@ -132,9 +109,8 @@ impl Node {
         let core = Core::new(config, now);
         let outputs = Outputs {
             renderers,
-            working: 0,
             verifiers,
-            feed: store.feed,
+            feed,
             mirror,
             pods,
             health,
@@ -144,13 +120,13 @@ impl Node {
             awaiting_readiness: Vec::new(),
         };
         let inputs = Inputs {
-            store: store.events,
+            store: events,
             requests,
             reports,
             notices,
             verified,
             mirror: mirror_events,
-            deferred: VecDeque::new(),
+            deferred: None,
             was_request: false,
         };
         let decoder = Decoder::new(now.time);
@@ -170,27 +146,15 @@ impl Node {
             // By both clocks before decoding, which counts as work on the input.
             let begin = now();
             let input = match next {
-                Next::Input(input) => {
-                    self.outputs.working -= usize::from(matches!(input, Input::WorkDone(_)));
-                    Some(input)
-                }
+                Next::Input(input) => Some(input),
                 Next::Store(Delivery { event, received }) => {
-                    let before = self.decoder.missing_slices();
                     let decoded = self.decoder.decode(event);
-                    let slices = self.decoder.missing_slices();
-                    if before == 0 && slices > 0 {
-                        warn!(
-                            slices,
-                            "external workloads are ignored as long as no controller makes their slices: contiv controller \
-                             --enable external-workloads does"
-                        );
-                    }
                     if self.decoder.needs_list() {
                         self.outputs.execute(Output::Relist);
                     }
                     decoded.map(|event| Input::Store(event, received.into_std()))
                 }
-                Next::Mirror(report) => Some(self.outputs.mirror_input(report)),
+                Next::Mirror(report) => Some(Input::Mirror(self.outputs.complete(report))),
                 Next::Request(Request::Shutdown) => {
                     self.drain().await;
                     return Ok(());
@@ -218,9 +182,11 @@ impl Node {
     fn serve(&mut self, request: Request) -> Option<Input> {
         match request {
             Request::Ask(question) => {
-                question.answer(&self.core);
+                (question.0)(&self.core);
                 None
             }
+            Request::Input(input) => Some(input),
+            Request::Answered(Call(input), reply) => Some(input(self.outputs.wait(reply))),
             Request::AwaitReady(reply) => {
                 self.outputs.awaiting_readiness.push(reply);
                 self.outputs.publish_state(&self.core);
@@ -233,19 +199,6 @@ impl Node {
                 let _ = found.send(is_asked);
                 None
             }
-            Request::LocalAddresses(addresses) => Some(Input::LocalAddresses(addresses)),
-            Request::LocalInterfaces(interfaces) => Some(Input::LocalInterfaces(interfaces)),
-            Request::Resync { cause } => Some(Input::Resync { cause }),
-            Request::ConfirmDeletions(reply) => {
-                Some(Input::ConfirmDeletions(self.outputs.wait(Waiting::Flag(reply))))
-            }
-            Request::AddPod(PodAddition { pod, interface, wait }) => {
-                let wait = wait.map(|(limit, reply)| (limit, self.outputs.wait(Waiting::Pod(reply))));
-                Some(Input::AddPod { pod, interface, wait })
-            }
-            Request::DeletePod(pod, reply) => {
-                Some(Input::DeletePod(pod, self.outputs.wait(Waiting::Flag(reply))))
-            }
             Request::Shutdown => None,
         }
     }
@@ -255,12 +208,13 @@ impl Node {
         let deadline = Instant::now() + DRAIN_LIMIT;
         // The mirror must not block on its reports.
         self.inputs.mirror.close();
-        while self.outputs.working > 0 {
+        let mut working = self.core.working();
+        while working > 0 {
             let Ok(Some(report)) = timeout_at(deadline, self.inputs.reports.recv()).await else {
                 warn!("a renderer is still busy; leaving it");
                 break;
             };
-            self.outputs.working -= usize::from(matches!(report, Input::WorkDone(_)));
+            working -= usize::from(matches!(report, Input::WorkDone(_)));
         }
         if let Some(pods) = self.outputs.pods
             && timeout_at(deadline, pods.finish()).await.is_err()

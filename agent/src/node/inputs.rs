@@ -1,7 +1,5 @@
 //! The sources of inputs and their priorities.
 
-use std::collections::VecDeque;
-
 use contiv_store::{Delivery, FeedEvent};
 use tokio::{
     sync::mpsc::{Receiver, UnboundedReceiver},
@@ -10,9 +8,8 @@ use tokio::{
 
 use super::{
     api::Request,
-    message::{Input, VerifierReport},
+    message::{Input, MirrorReport, VerifierReport},
 };
-use crate::mirror::MirrorReport;
 
 /// How many batches of the store are merged at most.
 const BATCHES_AT_ONCE: usize = 256;
@@ -41,8 +38,8 @@ pub(super) struct Inputs {
     pub(super) notices: Receiver<Input>,
     pub(super) verified: Receiver<VerifierReport>,
     pub(super) mirror: Receiver<MirrorReport>,
-    /// Events of the store after merged changes.
-    pub(super) deferred: VecDeque<Delivery>,
+    /// The event of the store after merged changes.
+    pub(super) deferred: Option<Delivery>,
     /// Whether the last input was a request; then another source has priority.
     pub(super) was_request: bool,
 }
@@ -50,45 +47,30 @@ pub(super) struct Inputs {
 impl Inputs {
     /// The next input; `deadline` is the core's. None when the store's feed has ended.
     pub(super) async fn next(&mut self, deadline: Option<Instant>) -> Option<Next> {
-        if let Some(delivery) = self.deferred.pop_front() {
+        if let Some(delivery) = self.deferred.take() {
             return Some(Next::Store(delivery));
         }
-        if std::mem::take(&mut self.was_request)
-            && let Some(next) = self.ready_besides_requests(deadline)
-        {
-            return Some(next);
+        // Clients that get an answer may ask again at once, and there may be many: two requests follow each other only when nothing
+        // else is there. A report frees a renderer for pending work, so it is handled before more work arrives.
+        let is_first =
+            self.reports.is_empty() && self.notices.is_empty() && !std::mem::take(&mut self.was_request);
+        if is_first && let Ok(request) = self.requests.try_recv() {
+            self.was_request = true;
+            return Some(Next::Request(request));
         }
-        // A report frees a renderer for pending work, so it is handled before more work arrives.
-        tokio::select! {
+        Some(tokio::select! {
             biased;
-            Some(report) = self.reports.recv() => Some(Next::Input(report)),
-            Some(notice) = self.notices.recv() => Some(Next::Input(notice)),
+            Some(report) = self.reports.recv() => Next::Input(report),
+            Some(notice) = self.notices.recv() => Next::Input(notice),
+            Some(report) = self.verified.recv() => Next::Input(Input::Verified(report)),
+            Some(report) = self.mirror.recv() => Next::Mirror(report),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Next::Input(Input::Timer),
+            delivery = self.store.recv() => Next::Store(self.joined(delivery?)),
             Some(request) = self.requests.recv() => {
                 self.was_request = true;
-                Some(Next::Request(request))
+                Next::Request(request)
             }
-            Some(report) = self.verified.recv() => Some(Next::Input(Input::Verified(report))),
-            Some(report) = self.mirror.recv() => Some(Next::Mirror(report)),
-            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                Some(Next::Input(Input::Timer))
-            }
-            delivery = self.store.recv() => Some(Next::Store(self.joined(delivery?))),
-        }
-    }
-
-    /// An available input from another source than requests: clients that get an answer may ask again at once, and there may be
-    /// many.
-    fn ready_besides_requests(&mut self, deadline: Option<Instant>) -> Option<Next> {
-        if let Ok(report) = self.verified.try_recv() {
-            Some(Next::Input(Input::Verified(report)))
-        } else if let Ok(report) = self.mirror.try_recv() {
-            Some(Next::Mirror(report))
-        } else if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            Some(Next::Input(Input::Timer))
-        } else {
-            let delivery = self.store.try_recv().ok()?;
-            Some(Next::Store(self.joined(delivery)))
-        }
+        })
     }
 
     /// Merges changes that have already arrived, without waiting for more. The earliest time of receipt is kept.
@@ -106,7 +88,7 @@ impl Inputs {
                     joined.changes.extend(batch.changes);
                 }
                 Ok(other) => {
-                    self.deferred.push_back(other);
+                    self.deferred = Some(other);
                     break;
                 }
                 Err(_) => break,
@@ -141,7 +123,7 @@ mod tests {
             mirror,
             notices,
             verified,
-            deferred: VecDeque::new(),
+            deferred: None,
             was_request: false,
         };
         let said = || Delivery { event: FeedEvent::Snapshot(Snapshot::default()), received: Instant::now() };

@@ -9,12 +9,12 @@ use std::{
 
 use contiv_model::{ChangeSet, InterfaceName, LocalInterfaces, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
-use contiv_store::{Batch, Entry, MirrorSummary};
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::decode::{Recalled, StoreEvent};
+use super::decode::StoreEvent;
 use crate::health::HealthUpdate;
+pub use crate::mirror::{MirrorReport, Saving};
 
 /// The time of an input, by the monotonic clock and by the wall clock, and a random number.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,12 +36,8 @@ pub struct RequestId(pub u64);
 pub enum Input {
     /// An event of the store, with the time of its receipt.
     Store(StoreEvent, Instant),
-    /// The size of the mirror's saved state when the agent started.
-    SavedSummary(MirrorSummary),
-    /// The answer to [`Output::LoadSaved`]: the mirror's saved state; none if there is none, or it cannot be read.
-    Saved(Option<Recalled>),
-    /// The mirror has written something, or failed to.
-    Mirror(MirrorEvent),
+    /// A report of the mirror.
+    Mirror(MirrorReport),
     /// A renderer has finished its work.
     WorkDone(WorkDone),
     /// A renderer has panicked while it described its state, and has lost it.
@@ -61,7 +57,7 @@ pub enum Input {
         /// The source of the request, as in "SIGHUP".
         cause: &'static str,
     },
-    /// Apply held deletions. Answered by [`Answer::Flag`]: false if there are none.
+    /// Apply held deletions. The answer is false if there are none.
     ConfirmDeletions(RequestId),
     /// A pod is attached to this node's dataplane by its main interface.
     AddPod {
@@ -69,11 +65,10 @@ pub enum Input {
         pod: PodId,
         /// Its interface on the node's side.
         interface: InterfaceName,
-        /// If the caller waits for the result ([`Answer::Pod`]): for how long. Otherwise renderers that fail retry until they
-        /// succeed.
+        /// If the caller waits for the result: for how long. Otherwise renderers that fail retry until they succeed.
         wait: Option<(Duration, RequestId)>,
     },
-    /// A pod is detached. Answered by [`Answer::Flag`]: false if it was not attached.
+    /// A pod is detached. The answer is false if it was not attached.
     DeletePod(PodId, RequestId),
 }
 
@@ -88,7 +83,7 @@ pub enum Output {
     Save(Saving),
     /// Saves which pods are attached, for the next start.
     SavePods(BTreeMap<PodId, InterfaceName>),
-    /// Loads the mirror's saved state. Ends in [`Input::Saved`].
+    /// Loads the mirror's saved state. Ends in [`MirrorReport::Loaded`].
     LoadSaved,
     /// Lists the store again.
     Relist,
@@ -109,6 +104,17 @@ pub enum Work {
     Update(Arc<ChangeSet>),
     /// Undo foreign changes. The snapshot is for a full repair.
     Heal(Arc<Snapshot>),
+}
+
+impl Work {
+    /// Its name for people.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Resync(_) => "resync",
+            Self::Update(_) => "update",
+            Self::Heal(_) => "heal",
+        }
+    }
 }
 
 /// The result of a renderer's work.
@@ -135,46 +141,8 @@ pub struct VerifierReport {
     pub duration: Duration,
 }
 
-/// What is saved in the mirror.
-#[derive(Debug)]
-pub enum Saving {
-    /// All entries of a list, except for those of the keys in `keep`: their earlier saved values stay.
-    List {
-        /// The revision of the list.
-        revision: i64,
-        /// In the order of their keys.
-        entries: Vec<Entry>,
-        /// The exceptions.
-        keep: BTreeSet<String>,
-    },
-    /// Changes, all of them usable.
-    Apply(Batch),
-}
-
-/// A report of the mirror.
-#[derive(Debug)]
-pub enum MirrorEvent {
-    /// Everything up to this revision is saved.
-    Written {
-        /// The revision.
-        revision: i64,
-        /// Later changes were dropped because the disk was too slow: everything must be saved again.
-        is_behind: bool,
-    },
-    /// Writing works again after a failure: everything must be saved again.
-    NeedsList,
-    /// Nothing can be saved at the moment.
-    Failed(String),
-}
-
-/// An answer to a waiting request.
-#[derive(Debug)]
-pub enum Answer {
-    /// Whether there was something to do.
-    Flag(bool),
-    /// The result of the addition of a pod.
-    Pod(Result<(), PodNotAdded>),
-}
+/// An answer to a waiting request: whether there was something to do; or why a pod is not attached.
+pub type Answer = Result<bool, PodNotAdded>;
 
 /// The most pods that can be attached. Kubernetes runs 110 on a node, and Linux allows no more interfaces on a bridge than
 /// this.

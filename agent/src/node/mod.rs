@@ -36,8 +36,8 @@ pub use self::core::{
     LostFrontend, MirrorStatus, Outcome, Quarantined, Record, RendererView, Sizes, Status, StoreDown,
     VerificationConfig, VerificationView,
 };
-pub use api::{PodAddition, Question, Reply, Request};
-pub use driver::{FollowedStore, Node, NodeConfig, StoreFeedEnded};
-pub use message::PodNotAdded;
+pub use api::{Question, Reply, Request};
+pub use driver::{Node, NodeConfig, StoreFeedEnded};
+pub use message::{Answer, Input, PodNotAdded};
 pub use outputs::MetricSink;
 pub use renderer_thread::RendererSpec;

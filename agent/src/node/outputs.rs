@@ -16,15 +16,10 @@ use tokio::sync::oneshot;
 use super::{
     api::Reply,
     core::Core,
-    decode::Recalled,
-    message::{Answer, Input, Metric, MirrorEvent, Output, PodNotAdded, RequestId, Saving},
+    message::{Answer, Metric, MirrorReport, Output, RequestId},
     renderer_thread::Job,
 };
-use crate::{
-    health::HealthOutputs,
-    mirror::{MirrorHandle, MirrorReport},
-    state_dir::PodsFile,
-};
+use crate::{health::HealthOutputs, mirror::MirrorHandle, state_dir::PodsFile};
 
 /// A sink of metrics.
 pub trait MetricSink: fmt::Debug + Send + Sync {
@@ -36,46 +31,32 @@ pub trait MetricSink: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) renderers: BTreeMap<Arc<str>, Sender<Job>>,
-    /// How many renderers are working.
-    pub(super) working: usize,
     pub(super) verifiers: BTreeMap<Arc<str>, SyncSender<Arc<Snapshot>>>,
     pub(super) feed: FeedHandle,
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
     pub(super) pods: Option<PodsFile>,
     pub(super) health: HealthOutputs,
     pub(super) metrics: Arc<dyn MetricSink>,
-    pub(super) waiting: BTreeMap<RequestId, Waiting>,
+    /// The requests that wait for an answer of the core.
+    pub(super) waiting: BTreeMap<RequestId, Reply<Answer>>,
     pub(super) next_request: u64,
     pub(super) awaiting_readiness: Vec<Reply<()>>,
 }
 
-/// A request that waits for an answer of the core.
-#[derive(Debug)]
-pub(super) enum Waiting {
-    Flag(Reply<bool>),
-    Pod(Reply<Result<(), PodNotAdded>>),
-}
-
 impl Outputs {
-    pub(super) fn mirror_input(&self, report: MirrorReport) -> Input {
-        match report {
-            MirrorReport::Summary(summary) => Input::SavedSummary(summary),
-            MirrorReport::Loaded(saved) => Input::Saved(saved.map(Recalled::decode)),
-            MirrorReport::Written(revision) => {
-                let is_behind = self.mirror.as_ref().is_some_and(|(mirror, _)| mirror.is_behind());
-                Input::Mirror(MirrorEvent::Written { revision, is_behind })
-            }
-            MirrorReport::Failed(error) => Input::Mirror(MirrorEvent::Failed(error)),
-            MirrorReport::CaughtUp => Input::Mirror(MirrorEvent::NeedsList),
+    /// Adds to a report of the mirror what only this end of its queue knows.
+    pub(super) fn complete(&self, mut report: MirrorReport) -> MirrorReport {
+        if let (MirrorReport::Written { is_behind, .. }, Some((mirror, _))) = (&mut report, &self.mirror) {
+            *is_behind = mirror.is_behind();
         }
+        report
     }
 
     pub(super) fn execute(&mut self, output: Output) {
         match output {
             Output::Render(renderer, work) => {
                 // The thread catches panics and lives as long as the node.
-                let sent = self.renderers.get(&renderer).map(|jobs| jobs.send(Job::Work(work)));
-                self.working += usize::from(matches!(sent, Some(Ok(()))));
+                let _ = self.renderers.get(&renderer).map(|jobs| jobs.send(Job::Work(work)));
             }
             Output::Verify(renderer, snapshot) => {
                 if let Some(verifier) = self.verifiers.get(&renderer) {
@@ -83,7 +64,11 @@ impl Outputs {
                     let _ = verifier.try_send(snapshot);
                 }
             }
-            Output::Save(saving) => self.save(saving),
+            Output::Save(saving) => {
+                if let Some((mirror, _)) = &mut self.mirror {
+                    mirror.save(saving);
+                }
+            }
             Output::SavePods(attached) => {
                 if let Some(pods) = &self.pods {
                     pods.save(attached);
@@ -100,23 +85,8 @@ impl Outputs {
             Output::Count(metric) => self.metrics.count(&metric),
             Output::Answer(request, answer) => {
                 // A dropped receiver is ignored.
-                match (self.waiting.remove(&request), answer) {
-                    (Some(Waiting::Flag(reply)), Answer::Flag(flag)) => drop(reply.send(flag)),
-                    (Some(Waiting::Pod(reply)), Answer::Pod(result)) => drop(reply.send(result)),
-                    _ => {}
-                }
+                let _ = self.waiting.remove(&request).map(|reply| reply.send(answer));
             }
-        }
-    }
-
-    fn save(&mut self, saving: Saving) {
-        let Some((mirror, _)) = &mut self.mirror else { return };
-        match saving {
-            Saving::List { revision, mut entries, keep } => {
-                entries.retain(|entry| !keep.contains(&entry.key));
-                mirror.replace(revision, entries, keep);
-            }
-            Saving::Apply(batch) => mirror.apply(batch),
         }
     }
 
@@ -136,10 +106,11 @@ impl Outputs {
         }
     }
 
-    pub(super) fn wait(&mut self, waiting: Waiting) -> RequestId {
+    /// The id of a request that waits for this answer.
+    pub(super) fn wait(&mut self, reply: Reply<Answer>) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        self.waiting.insert(request, waiting);
+        self.waiting.insert(request, reply);
         request
     }
 }

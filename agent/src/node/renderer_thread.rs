@@ -70,26 +70,16 @@ pub(super) fn start(
     let (sender, jobs) = channel();
     let thread = thread::Builder::new().name(spec.name.to_string());
     thread.spawn(move || {
-        let watcher = Watcher::new(Arc::clone(&spec.name), notices);
-        let worker = Worker { renderer: prepare(&spec), is_new: true, spec, watcher };
-        worker.run(&jobs, &reports);
+        let watcher =
+            Watcher { renderer: Arc::clone(&spec.name), notices, watch: Weak::new(), failure: None };
+        Worker { renderer: None, is_new: true, spec, watcher }.run(&jobs, &reports);
     })?;
     Ok(sender)
 }
 
-/// A renderer that has read the kernel's state. None if it panics; the first work then creates another one.
-fn prepare(spec: &RendererSpec) -> Option<Box<dyn Renderer>> {
-    let attempt = catch_unwind(AssertUnwindSafe(|| {
-        let mut renderer = (spec.create)();
-        renderer.prepare();
-        renderer
-    }));
-    attempt.ok()
-}
-
 struct Worker {
     spec: RendererSpec,
-    /// None after a panic.
+    /// None at first and after a panic.
     renderer: Option<Box<dyn Renderer>>,
     /// Whether it has not been resynced yet.
     is_new: bool,
@@ -98,6 +88,11 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, jobs: &Receiver<Job>, reports: &mpsc::UnboundedSender<Input>) {
+        // Reads the kernel's state while the store is listed.
+        let _ = self.guard(|worker| {
+            worker.renderer().prepare();
+            Ok(())
+        });
         for job in jobs {
             match job {
                 Job::Work(work) => {
@@ -112,11 +107,7 @@ impl Worker {
                 // Whoever asked may have given up while the renderer was busy.
                 Job::Describe(reply) if reply.is_closed() => {}
                 Job::Describe(reply) => {
-                    let described = self.guard(|worker| {
-                        let renderer = worker.renderer.get_or_insert_with(|| (worker.spec.create)());
-                        Ok(renderer.describe())
-                    });
-                    match described {
+                    match self.guard(|worker| Ok(worker.renderer().describe())) {
                         // A dropped receiver is ignored.
                         Ok(description) => drop(reply.send(description)),
                         Err(error) => {
@@ -142,6 +133,10 @@ impl Worker {
                 Err(format!("panicked: {}", panic_message(&*panic)))
             }
         }
+    }
+
+    fn renderer(&mut self) -> &mut dyn Renderer {
+        &mut **self.renderer.get_or_insert_with(|| (self.spec.create)())
     }
 
     fn perform(&mut self, work: &Work) -> Result<Report, String> {
@@ -174,10 +169,6 @@ struct Watcher {
 }
 
 impl Watcher {
-    const fn new(renderer: Arc<str>, notices: mpsc::Sender<Input>) -> Self {
-        Self { renderer, notices, watch: Weak::new(), failure: None }
-    }
-
     /// Starts the watch unless it is running. If that fails, foreign changes are not detected until the next attempt.
     fn watch(&mut self, renderer: &mut dyn Renderer) {
         if self.is_watching() {

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, time::Duration};
 use contiv_model::ServiceId;
 use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Outcome, Record, Request};
+use super::{Input, Outcome, Record, Request};
 use crate::test_support::{
     Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
 };
@@ -36,7 +36,7 @@ fn last_outcome<'a>(records: &'a [Record], renderer: &str) -> Option<&'a Outcome
 async fn renderer_gets_nothing_before_the_first_snapshot() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![]);
-    harness.requests.send(Request::Resync { cause: "test" }).await.unwrap();
+    harness.requests.send(Request::Input(Input::Resync { cause: "test" })).await.unwrap();
     harness.say(FeedEvent::Down { reason: "test".to_owned() }).await;
     harness.say(FeedEvent::Problems(Vec::new())).await;
     let records = harness.history(|records| records.len() == 3).await;
@@ -354,7 +354,7 @@ async fn resync_lists_store_again_and_resyncs_every_renderer() {
     let mut harness = Harness::start(vec![spec], vec![web()]);
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     harness.next_list().await;
-    harness.requests.send(Request::Resync { cause: "SIGHUP" }).await.unwrap();
+    harness.requests.send(Request::Input(Input::Resync { cause: "SIGHUP" })).await.unwrap();
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     harness.next_list().await;
     let is_done = |records: &[Record]| matches!(last_outcome(records, "test"), Some(Outcome::Applied { .. }));

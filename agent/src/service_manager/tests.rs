@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     config::{ControllerName, controller::ControllerConfig},
     controllers::{Observer, Report, Reports},
-    node::Request,
+    node::{Input, Request},
     test_support::{Harness, Mode, Scripted, service, snapshot},
 };
 
@@ -147,7 +147,7 @@ async fn reload_is_over_when_every_renderer_has_everything_again() {
     tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
     told_until(&mut notified, "READY").await;
     renderer.set(Mode::Fail);
-    harness.requests.send(Request::Resync { cause: "SIGHUP" }).await.unwrap();
+    harness.requests.send(Request::Input(Input::Resync { cause: "SIGHUP" })).await.unwrap();
     reloads.send(()).await.unwrap();
     told_until(&mut notified, "RELOADING TIME").await;
     let failing = told_until(&mut notified, "WATCHDOG").await;

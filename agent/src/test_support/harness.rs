@@ -24,8 +24,8 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     node::{
-        Core, CoreConfig, FollowedStore, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig,
-        Question, Record, RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
+        Core, CoreConfig, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig, Question, Record,
+        RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
     },
 };
 
@@ -47,6 +47,24 @@ pub(crate) struct Harness {
     pub(crate) proxy_health: watch::Receiver<ProxyHealth>,
     pub(crate) health_checks: HealthCheckQuestions,
     lists: mpsc::UnboundedReceiver<()>,
+}
+
+/// The configuration of a core of the node `n1`.
+pub(crate) fn core_config(verification: VerificationConfig, mirror: Option<&Path>) -> CoreConfig {
+    CoreConfig {
+        store: STORE.to_owned(),
+        verification,
+        has_mirror: mirror.is_some(),
+        guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
+        local_addresses: [].into(),
+        local_interfaces: [].into(),
+        attached: mirror.map(crate::state_dir::attached_pods).unwrap_or_default(),
+        processor: ProcessorConfig::new(NodeName::new("n1")),
+        history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+        renderers: Vec::new(),
+        verified_renderers: Vec::new(),
+        traffic_renderer: "dry-run".into(),
+    }
 }
 
 fn received_now(event: FeedEvent) -> Delivery {
@@ -92,25 +110,12 @@ impl Harness {
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let node = Node::new(
             NodeConfig {
-                core: CoreConfig {
-                    store: STORE.to_owned(),
-                    verification,
-                    has_mirror: mirror.is_some(),
-                    guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
-                    local_addresses: [].into(),
-                    local_interfaces: [].into(),
-                    attached: mirror.map(crate::state_dir::attached_pods).unwrap_or_default(),
-                    processor: ProcessorConfig::new(NodeName::new("n1")),
-                    history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
-                    renderers: Vec::new(),
-                    verified_renderers: Vec::new(),
-                    traffic_renderer,
-                },
+                core: CoreConfig { traffic_renderer, ..core_config(verification, mirror) },
                 mirror: mirror.map(Path::to_owned),
                 // Its store is a folder.
                 derives_slices: true,
             },
-            FollowedStore { events: receiver, feed },
+            (receiver, feed),
             asked,
             std::iter::once(dry_run).chain(renderers).collect(),
             Arc::<Metrics>::clone(&metrics),

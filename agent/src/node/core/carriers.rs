@@ -19,19 +19,25 @@ pub(super) const ROUTE: &str = "route";
 pub(super) struct CarrierReassignment {
     /// The services carried by routes.
     carried: BTreeSet<ServiceId>,
-    /// The services not yet, or no longer, carried by routes, with the event that told the renderer.
-    awaited: BTreeMap<ServiceId, u64>,
-    /// The services without a report since the start: routes of an earlier run may carry them.
-    unconfirmed: BTreeSet<ServiceId>,
+    /// The services not yet, or no longer, carried by routes.
+    awaited: BTreeMap<ServiceId, Awaited>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Awaited {
+    /// The event that told the renderer.
+    event: u64,
+    /// There was no report since the start: routes of an earlier run may carry it.
+    is_unconfirmed: bool,
 }
 
 impl CarrierReassignment {
     /// Starts with all services before any work for renderers; the first snapshot is this event.
     pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
-        let routed = all.filter(is_routed).map(|service| service.id.clone());
-        self.unconfirmed = routed.collect();
-        self.awaited = self.unconfirmed.iter().map(|id| (id.clone(), event)).collect();
+        let awaited =
+            |service: &Arc<ContivService>| (service.id.clone(), Awaited { event, is_unconfirmed: true });
+        self.awaited = all.filter(is_routed).map(awaited).collect();
     }
 
     /// Sets the current carriers of services in the changes of this event.
@@ -43,14 +49,13 @@ impl CarrierReassignment {
             match &mut change.new {
                 Some(new) if new.assignment.addresses == Carrier::Route => {
                     if !self.carried.contains(id) {
-                        self.awaited.entry(id.clone()).or_insert(event);
+                        self.awaited.entry(id.clone()).or_insert(Awaited { event, is_unconfirmed: false });
                     }
                     self.correct(new);
                 }
                 _ => {
                     self.carried.remove(id);
                     self.awaited.remove(id);
-                    self.unconfirmed.remove(id);
                 }
             }
         }
@@ -61,18 +66,20 @@ impl CarrierReassignment {
         let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
         let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
-        let is_done =
-            |(id, event): (&ServiceId, &u64)| (*event <= last && !left.contains(id)).then(|| id.clone());
+        let is_done = |(id, awaited): (&ServiceId, &Awaited)| {
+            (awaited.event <= last && !left.contains(id)).then(|| id.clone())
+        };
         let over: Vec<ServiceId> = self.awaited.iter().filter_map(is_done).collect();
         for id in &over {
             self.awaited.remove(id);
         }
-        self.awaited.extend(back.iter().map(|id| (id.clone(), last)));
         // Routes cannot carry these now, whatever carried them before.
-        let refused: Vec<ServiceId> = left.iter().filter_map(|id| self.unconfirmed.take(*id)).collect();
-        for id in &over {
-            self.unconfirmed.remove(id);
-        }
+        let mut is_refused = |id: &ServiceId| {
+            self.awaited.get_mut(id).is_some_and(|awaited| std::mem::take(&mut awaited.is_unconfirmed))
+        };
+        let refused: Vec<ServiceId> = left.into_iter().filter(|id| is_refused(id)).cloned().collect();
+        let awaited = Awaited { event: last, is_unconfirmed: false };
+        self.awaited.extend(back.iter().map(|id| (id.clone(), awaited)));
         self.carried.extend(over.iter().cloned());
         over.into_iter().chain(back).chain(refused).collect()
     }
@@ -94,10 +101,11 @@ impl CarrierReassignment {
 
     /// Sets the renderer that really carries a service.
     pub(super) fn correct(&self, service: &mut Arc<ContivService>) {
-        if self.awaited.contains_key(&service.id) && service.assignment.addresses == Carrier::Route {
-            let is_unconfirmed = self.unconfirmed.contains(&service.id);
+        if let Some(awaited) = self.awaited.get(&service.id)
+            && service.assignment.addresses == Carrier::Route
+        {
             Arc::make_mut(service).assignment.addresses =
-                if is_unconfirmed { Carrier::AsBefore } else { Carrier::NftablesUntilRoute };
+                if awaited.is_unconfirmed { Carrier::AsBefore } else { Carrier::NftablesUntilRoute };
         }
     }
 

@@ -42,34 +42,33 @@ impl Timestamps {
     pub(super) const fn received(received: Instant, now: Now) -> Self {
         Self { received, ..Self::now(now) }
     }
+
+    fn earliest(self, other: Self) -> Self {
+        let handled = if other.handled.instant < self.handled.instant { other.handled } else { self.handled };
+        let triggered = self.triggered.into_iter().chain(other.triggered).min();
+        Self { handled, received: self.received.min(other.received), triggered }
+    }
 }
 
 /// A range of events, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct EventRange {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// When the first of them was handled.
-    pub(super) since: Instant,
-    /// When the first of them was received from the store.
-    pub(super) received: Instant,
-    /// The first trigger time of them, if there is one.
-    pub(super) triggered: Option<Timestamp>,
+    /// The earliest time of each kind.
+    pub(super) at: Timestamps,
 }
 
 impl EventRange {
     /// One event.
     pub(super) const fn one(seq_num: u64, at: Timestamps) -> Self {
-        let Timestamps { handled, received, triggered } = at;
-        Self { first: seq_num, last: seq_num, since: handled.instant, received, triggered }
+        Self { first: seq_num, last: seq_num, at }
     }
 
     /// The range from the start of one to the end of the other.
     pub(super) fn and(self, other: Self) -> Self {
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
-        let triggered = self.triggered.into_iter().chain(other.triggered).min();
-        let (since, received) = (self.since.min(other.since), self.received.min(other.received));
-        Self { first, last, since, received, triggered }
+        Self { first, last, at: self.at.earliest(other.at) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Instant};
 use contiv_model::{InterfaceName, PodId};
 
 use super::{history::Outcome, renderers::RendererReport};
-use crate::node::message::{PodNotAdded, RequestId};
+use crate::node::message::{Answer, PodNotAdded, RequestId};
 
 /// Additions whose callers wait.
 #[derive(Debug, Default)]
@@ -37,39 +37,36 @@ impl PodAdditions {
         self.0.iter().map(|addition| addition.deadline).min()
     }
 
-    /// Handles a renderer's report. Returns the requests whose additions are done, and the additions that failed.
-    pub(super) fn on_report(
-        &mut self,
-        report: &RendererReport,
-    ) -> (Vec<RequestId>, Vec<(PodAddition, PodNotAdded)>) {
+    /// Handles a renderer's report. Returns the additions that are done or have failed.
+    pub(super) fn on_report(&mut self, report: &RendererReport) -> Vec<(PodAddition, Answer)> {
         let RendererReport { renderer, events, outcome } = report;
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        let mut finished = Vec::new();
         for mut addition in std::mem::take(&mut self.0) {
             let is_covered = (events.first..=events.last).contains(&addition.event);
             match outcome {
                 Outcome::Failed { error, .. } if is_covered && addition.renderers.contains(renderer) => {
                     let (renderer, error) = (Arc::clone(renderer), error.clone());
-                    failed.push((addition, PodNotAdded::Failed { renderer, error }));
+                    finished.push((addition, Err(PodNotAdded::Failed { renderer, error })));
                     continue;
                 }
                 Outcome::Applied { .. } if is_covered => drop(addition.renderers.remove(renderer)),
                 _ => {}
             }
             if addition.renderers.is_empty() {
-                done.push(addition.request);
+                finished.push((addition, Ok(true)));
             } else {
                 self.0.push(addition);
             }
         }
-        (done, failed)
+        finished
     }
 
     /// Removes those that are past their deadline.
-    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, PodNotAdded)> {
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, Answer)> {
         let late = self.0.extract_if(.., |addition| addition.deadline <= now);
         let with_cause = |addition: PodAddition| {
             let renderer = addition.renderers.first().map(Arc::clone).unwrap_or_default();
-            (addition, PodNotAdded::TooLate { renderer })
+            (addition, Err(PodNotAdded::TooLate { renderer }))
         };
         late.map(with_cause).collect()
     }

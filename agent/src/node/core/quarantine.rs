@@ -37,8 +37,6 @@ pub(super) struct Quarantine {
     problems: BTreeMap<Problem, Timestamp>,
     /// Services that a renderer could not render, by the renderer's name.
     rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
-    /// The number of values that have a problem too, and are counted and listed only as that.
-    with_problem: usize,
     log: LogRateLimiter,
 }
 
@@ -97,15 +95,13 @@ impl Quarantine {
 
     /// Updates the quarantine with the status of values, in order.
     pub(super) fn update_values(&mut self, statuses: Vec<ValueStatus>, now: Now) {
-        let mut news = Vec::new();
         for status in statuses {
             match status {
-                ValueStatus::Bad(bad) | ValueStatus::Partly(bad) => news.extend(self.insert(bad, now)),
+                ValueStatus::Bad(bad) | ValueStatus::Partly(bad) => self.insert(bad, now),
                 ValueStatus::Good(key) => self.remove(&key, now),
                 ValueStatus::Superseded => {}
             }
         }
-        self.announce(&news, now);
     }
 
     /// Replaces all values.
@@ -115,59 +111,38 @@ impl Quarantine {
         for key in &gone {
             self.remove(key, now);
         }
-        let news: Vec<String> = bad.into_iter().filter_map(|bad| self.insert(bad, now)).collect();
-        self.announce(&news, now);
+        for bad in bad {
+            self.insert(bad, now);
+        }
     }
 
-    /// Adds a value. Returns its key if the entry is new or changed.
-    fn insert(&mut self, bad: BadValue, now: Now) -> Option<String> {
+    /// Adds a value, and logs it if it is new or changed.
+    fn insert(&mut self, bad: BadValue, now: Now) {
         let BadValue { key, object, reason, is_used, is_empty } = bad;
-        let is_told_by_store = self.is_of_api_server && is_empty;
-        let since = match self.values.get(&key) {
-            Some(known) if known.reason == reason => return None,
-            Some(known) => known.since,
-            None => now.time,
-        };
-        let entry = BadEntry { object, reason, is_used, is_told_by_store, since };
-        let known = self.values.insert(key.clone(), entry);
-        if known.is_none() && self.has_problem_of(&key) {
-            self.with_problem += 1;
+        let known = self.values.get(&key);
+        if known.is_some_and(|known| known.reason == reason) {
+            return;
         }
-        Some(key)
+        let since = known.map_or(now.time, |known| known.since);
+        let is_told_by_store = self.is_of_api_server && is_empty;
+        if !is_told_by_store && self.log.allow(now.instant) {
+            let object = object.as_ref().map(ToString::to_string);
+            let what = if is_used {
+                "a part of a stored value is not used as it is written; the rest is"
+            } else {
+                "a stored value cannot be used; what was known of it before stays active"
+            };
+            warn!(source = self.place(&key, object.as_ref()), object, reason, "{what}");
+        }
+        self.values.insert(key, BadEntry { object, reason, is_used, is_told_by_store, since });
     }
 
     /// Removes a value that was repaired or deleted.
     fn remove(&mut self, key: &str, now: Now) {
         let Some(BadEntry { object, is_told_by_store, .. }) = self.values.remove(key) else { return };
-        if self.has_problem_of(key) {
-            self.with_problem -= 1;
-        }
         if !is_told_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
             info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
-        }
-    }
-
-    /// Logs new entries.
-    fn announce(&mut self, keys: &[String], now: Now) {
-        for (key, entry) in keys.iter().filter_map(|key| self.values.get_key_value(key)) {
-            if !entry.is_told_by_store && self.log.allow(now.instant) {
-                let (reason, object) = (&entry.reason, entry.object.as_ref().map(ToString::to_string));
-                let source = self.place(key, object.as_ref());
-                if entry.is_used {
-                    warn!(
-                        source,
-                        object, reason, "a part of a stored value is not used as it is written; the rest is"
-                    );
-                } else {
-                    warn!(
-                        source,
-                        object,
-                        reason,
-                        "a stored value cannot be used; what was known of it before stays active"
-                    );
-                }
-            }
         }
     }
 
@@ -188,10 +163,6 @@ impl Quarantine {
                 info!(source, object, "left the quarantine");
             }
         }
-        let mut sources: Vec<&String> = self.problems.keys().map(|problem| &problem.source).collect();
-        // They are sorted.
-        sources.dedup();
-        self.with_problem = sources.iter().filter(|source| self.values.contains_key(**source)).count();
     }
 
     /// Replaces the services that a renderer could not render.
@@ -221,9 +192,11 @@ impl Quarantine {
         self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
     }
 
-    /// The number of entries.
+    /// The number of entries. A value that has a problem too is counted and listed only as that.
     pub(super) fn len(&self) -> usize {
-        self.values.len() - self.with_problem + self.problems.len() + self.rejected.len()
+        let sources: BTreeSet<&String> = self.problems.keys().map(|problem| &problem.source).collect();
+        let with_problem = sources.into_iter().filter(|source| self.values.contains_key(*source)).count();
+        self.values.len() - with_problem + self.problems.len() + self.rejected.len()
     }
 
     /// The entries, [`LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.

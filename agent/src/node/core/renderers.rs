@@ -15,13 +15,17 @@ use contiv_renderer::Rejected;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::history::{EventRange, Outcome, milliseconds};
+use super::{
+    history::{EventRange, Outcome, milliseconds},
+    verification::VerificationView,
+};
 use crate::{
     health::ProxyHealth,
-    node::message::{Metric, Now, Output, WorkDone},
+    node::message::{Metric, Now, Output, Work, WorkDone},
 };
-use schedule::{Due, RendererSchedule, Task};
+use schedule::{Busy, RendererSchedule};
 
+pub(super) use schedule::Due;
 pub use schedule::{LastError, LastReport};
 pub use view::RendererView;
 
@@ -37,15 +41,6 @@ pub(super) struct RendererReport {
     pub(super) renderer: Arc<str>,
     pub(super) events: EventRange,
     pub(super) outcome: Outcome,
-}
-
-/// The renderers with expired timers.
-#[derive(Debug, Default)]
-pub(super) struct DueRenderers {
-    /// Failed renderers to retry.
-    pub(super) retries: Vec<Arc<str>>,
-    /// Renderers that have been busy for too long.
-    pub(super) slow: Vec<Arc<str>>,
 }
 
 impl Renderers {
@@ -65,34 +60,22 @@ impl Renderers {
         }
     }
 
-    /// Schedules a resync of all, including those that wait after a failure.
-    pub(super) fn need_resync(&mut self, event: EventRange) {
-        for renderer in &mut self.all {
+    /// Schedules a resync of these, whether or not they wait after a failure.
+    pub(super) fn need_resync(&mut self, names: &[Arc<str>], event: EventRange) {
+        for renderer in self.all.iter_mut().filter(|renderer| names.contains(&renderer.name)) {
             renderer.retry_at = None;
             renderer.need_resync(event);
         }
     }
 
-    /// Ends the pause after a failure: a resync is next.
-    pub(super) fn retry(&mut self, name: &str, event: EventRange) {
-        if let Some(renderer) = self.find_mut(name) {
-            renderer.retry_at = None;
-            renderer.need_resync(event);
-        }
-    }
-
-    /// Records a foreign change of a dataplane. True if a repair must be scheduled.
-    pub(super) fn note_foreign_change(&mut self, name: &str, now: Instant) -> bool {
-        self.find_mut(name).is_some_and(|renderer| renderer.repairs.note_change(now))
-    }
-
-    /// Schedules a repair: immediately, or later if foreign changes are repeated.
-    pub(super) fn schedule_repair(&mut self, name: &str, event: EventRange, now: Instant) {
-        if let Some(renderer) = self.find_mut(name) {
-            let at = renderer.repairs.schedule(now, event);
-            // The foreign change may be why it failed.
-            renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(at));
-        }
+    /// Schedules the repair of a foreign change: immediately, or later if such changes are repeated. False if one is scheduled
+    /// already.
+    pub(super) fn on_foreign_change(&mut self, name: &str, event: EventRange, now: Instant) -> bool {
+        let Some(renderer) = self.find_mut(name) else { return false };
+        let Some(due) = renderer.repairs.note_change(event, now) else { return false };
+        // The foreign change may be why it failed.
+        renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(due));
+        true
     }
 
     /// Gives work to all idle renderers. `snapshot` is called at most once.
@@ -122,29 +105,34 @@ impl Renderers {
         let WorkDone { renderer: name, result, is_watched, duration } = done;
         let renderer = self.find_mut(&name)?;
         renderer.is_watched = is_watched;
-        let task = renderer.busy.take()?.task;
-        let events = task.events();
+        let Busy { work, events, revision, repaired, .. } = renderer.busy.take()?;
         let duration_ms = milliseconds(duration);
         let outcome = match result {
             Ok(report) => {
                 out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration)));
-                let revision = match task {
-                    Task::Resync { revision, .. } => revision,
-                    Task::Update { revision, .. } => {
-                        let since = now.instant.saturating_duration_since(events.received);
-                        let triggered = events.triggered.map(|triggered| time_between(triggered, now.time));
+                match work {
+                    Work::Resync(_) => {}
+                    Work::Update(_) => {
+                        let since = now.instant.saturating_duration_since(events.at.received);
+                        let triggered =
+                            events.at.triggered.map(|triggered| time_between(triggered, now.time));
                         out.push(Output::Count(Metric::Programmed(Arc::clone(&name), since, triggered)));
-                        revision
                     }
-                    Task::Heal { changes, .. } => {
+                    Work::Heal(_) => {
                         out.push(Output::Count(Metric::Repaired(Arc::clone(&name))));
-                        let after = now.instant.saturating_duration_since(events.since);
-                        info!(renderer = &*name, changes, ?after, "changes made by others are undone");
-                        renderer.applied_revision
+                        let after = now.instant.saturating_duration_since(events.at.handled.instant);
+                        info!(
+                            renderer = &*name,
+                            changes = repaired,
+                            ?after,
+                            "changes made by others are undone"
+                        );
                     }
-                };
-                let sent_after = report.sent.map(|sent| sent.saturating_duration_since(events.since));
-                let last = LastReport::new(task, duration, report.clone(), now.time);
+                }
+                let sent_after =
+                    report.sent.map(|sent| sent.saturating_duration_since(events.at.handled.instant));
+                let last =
+                    LastReport { call: work.name(), at: now.time, duration_ms, report: report.clone() };
                 succeeded(renderer, revision, last);
                 let sent_after_ms = sent_after.map(milliseconds);
                 Outcome::Applied { with: events.first, at: now.time, report, duration_ms, sent_after_ms }
@@ -171,23 +159,11 @@ impl Renderers {
         self.all.iter().filter_map(RendererSchedule::deadline).min()
     }
 
-    /// The expired timers.
-    pub(super) fn take_due(&mut self, now: Instant) -> DueRenderers {
-        let mut due = DueRenderers::default();
-        for renderer in &mut self.all {
-            match renderer.take_due(now) {
-                Some(Due::Retry) => due.retries.push(Arc::clone(&renderer.name)),
-                Some(Due::Slow) => due.slow.push(Arc::clone(&renderer.name)),
-                Some(Due::Repair) | None => {}
-            }
-        }
-        due
-    }
-
-    /// The error of a renderer's last failure.
-    pub(super) fn last_error(&self, name: &str) -> &str {
-        let last = self.find(name).and_then(|renderer| renderer.last_error.as_ref());
-        last.map_or("", |last| &last.error)
+    /// The renderers whose timers have expired.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, Due)> {
+        let due =
+            |renderer: &mut RendererSchedule| Some((Arc::clone(&renderer.name), renderer.take_due(now)?));
+        self.all.iter_mut().filter_map(due).collect()
     }
 
     /// Whether every renderer has applied its first snapshot.
@@ -218,14 +194,20 @@ impl Renderers {
         }
     }
 
-    /// Whether a renderer is working.
-    pub(super) fn are_busy(&self) -> bool {
-        self.all.iter().any(|renderer| renderer.busy.is_some())
+    /// How many renderers are working.
+    pub(super) fn working(&self) -> usize {
+        self.all.iter().filter(|renderer| renderer.busy.is_some()).count()
     }
 
-    /// The views of all renderers.
-    pub(super) fn views(&self, now: Instant) -> impl Iterator<Item = RendererView> {
-        self.all.iter().map(move |renderer| RendererView::of(renderer, now))
+    /// The views of all renderers, with the last verification of each.
+    pub(super) fn views(
+        &self,
+        now: Instant,
+        verification: impl Fn(&str) -> Option<VerificationView>,
+    ) -> Vec<RendererView> {
+        let view =
+            |renderer: &RendererSchedule| RendererView::of(renderer, verification(&renderer.name), now);
+        self.all.iter().map(view).collect()
     }
 
     fn find(&self, name: &str) -> Option<&RendererSchedule> {

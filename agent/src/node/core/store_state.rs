@@ -1,10 +1,7 @@
 //! The state of the store's connection and of the mirror, and where the first snapshot comes from: the store's list, the saved
 //! state if the store cannot be read, or both. Pure.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use contiv_store::MirrorSummary;
 use jiff::Timestamp;
@@ -17,7 +14,7 @@ use crate::node::decode::{DecodedList, StoreEvent};
 /// store is not waited for.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// How long a first list waits for the saved state. Longer in tests, which share a busy machine.
-const SAVED_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 20 } else { 2 });
+pub(super) const SAVED_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 20 } else { 2 });
 /// A first list with fewer entries is compared with the saved state, and so is one with fewer entries than were saved: the
 /// store may have been wiped or restored from an old backup. Other lists need not wait for the disk.
 const SMALL_LIST: usize = 1000;
@@ -57,25 +54,10 @@ pub(super) struct StoreState {
     pub(super) mirror: Option<MirrorStatus>,
     /// The size of the saved state at the start; none until it is known.
     pub(super) saved: Option<MirrorSummary>,
-    start: Start,
-    /// Events of the store received while its first list waits.
-    backlog: VecDeque<(StoreEvent, Instant)>,
-}
-
-/// The phase of the start.
-#[derive(Debug)]
-enum Start {
-    /// Waiting for the first list until the deadline.
-    AwaitingList {
-        until: Instant,
-    },
-    /// The list has arrived, and the saved state is awaited.
-    AwaitingSaved {
-        list: Box<DecodedList>,
-        received: Instant,
-        until: Instant,
-    },
-    Done,
+    /// Until when the first list is awaited; or, when that waits itself, the saved state.
+    pub(super) deadline: Option<Instant>,
+    /// The first list while it waits for the saved state, and the events after it, with the times of their receipt.
+    pub(super) waiting: Vec<(StoreEvent, Instant)>,
 }
 
 impl StoreState {
@@ -87,8 +69,8 @@ impl StoreState {
             down: None,
             mirror: has_mirror.then(MirrorStatus::default),
             saved: None,
-            start: Start::AwaitingList { until: now + LIST_LIMIT },
-            backlog: VecDeque::new(),
+            deadline: Some(now + LIST_LIMIT),
+            waiting: Vec::new(),
         }
     }
 
@@ -102,62 +84,6 @@ impl StoreState {
         !self.is_synced
             && self.mirror.is_some()
             && (list.entries.len() < SMALL_LIST || has_bad() || self.saved.as_ref().is_none_or(has_more))
-    }
-
-    /// Makes a first list wait for the saved state.
-    pub(super) fn await_saved(&mut self, list: Box<DecodedList>, received: Instant, now: Instant) {
-        self.start = Start::AwaitingSaved { list, received, until: now + SAVED_LIMIT };
-    }
-
-    /// Whether the first list is waiting.
-    pub(super) const fn is_list_waiting(&self) -> bool {
-        matches!(self.start, Start::AwaitingSaved { .. })
-    }
-
-    /// The first list, if it is waiting, with the time of its receipt.
-    pub(super) fn take_waiting_list(&mut self) -> Option<(Box<DecodedList>, Instant)> {
-        match std::mem::replace(&mut self.start, Start::Done) {
-            Start::AwaitingSaved { list, received, .. } => Some((list, received)),
-            other => {
-                self.start = other;
-                None
-            }
-        }
-    }
-
-    /// Defers an event of the store until after the first list.
-    pub(super) fn defer(&mut self, event: StoreEvent, received: Instant) {
-        self.backlog.push_back((event, received));
-    }
-
-    /// The next deferred event.
-    pub(super) fn next_deferred(&mut self) -> Option<(StoreEvent, Instant)> {
-        self.backlog.pop_front()
-    }
-
-    /// Stops waiting for the first list, which has arrived, or the store is down.
-    pub(super) fn stop_awaiting_list(&mut self) {
-        if matches!(self.start, Start::AwaitingList { .. }) {
-            self.start = Start::Done;
-        }
-    }
-
-    /// When the current wait ends.
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        match &self.start {
-            Start::AwaitingList { until } | Start::AwaitingSaved { until, .. } => Some(*until),
-            Start::Done => None,
-        }
-    }
-
-    /// Whether the first list is past its deadline.
-    pub(super) fn is_list_late(&self, now: Instant) -> bool {
-        matches!(self.start, Start::AwaitingList { until } if until <= now)
-    }
-
-    /// Whether the saved state is past its deadline.
-    pub(super) fn is_saved_late(&self, now: Instant) -> bool {
-        matches!(self.start, Start::AwaitingSaved { until, .. } if until <= now)
     }
 }
 
@@ -175,18 +101,6 @@ mod tests {
         };
         let entry = |key| Entry { key, value: "{}".into(), create_revision: 1, mod_revision: 1 };
         DecodedList { entries: (0..count).map(key).map(entry).collect(), ..DecodedList::default() }
-    }
-
-    #[test]
-    fn saved_state_is_awaited_once_and_not_for_ever() {
-        let start = Instant::now();
-        let mut state = StoreState::new(true, start);
-        assert!(state.needs_saved(&list(1, true), OWN_NODE));
-        state.await_saved(Box::new(list(1, true)), start, start);
-        assert_eq!(state.deadline(), Some(start + SAVED_LIMIT));
-        assert!(!state.is_saved_late(start) && state.is_saved_late(start + SAVED_LIMIT));
-        assert!(state.take_waiting_list().is_some() && state.take_waiting_list().is_none());
-        assert_eq!(state.deadline(), None);
     }
 
     #[test]

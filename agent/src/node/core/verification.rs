@@ -51,15 +51,11 @@ pub struct VerificationView {
 
 /// The result of a verification.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum VerificationResult {
-    /// Another reading is needed.
-    Open,
-    /// No deviations; `had_drift` tells whether the previous verification found some.
-    Good { had_drift: bool },
+pub(super) struct Verified {
     /// The deviations found in every reading.
-    Drift(BTreeSet<Drift>),
-    /// The kernel could not be read.
-    Failed(String),
+    pub(super) drift: BTreeSet<Drift>,
+    /// Whether the verification before found some.
+    pub(super) had_drift: bool,
 }
 
 /// The verifications of all renderers that support it.
@@ -112,54 +108,42 @@ impl Verifications {
     }
 
     /// Handles the result of a reading, which is discarded if the renderer was working meanwhile. Services that it has rejected
-    /// are not expected in the kernel.
+    /// are not expected in the kernel. None if another reading is needed, an error if the kernel could not be read.
     pub(super) fn on_report(
         &mut self,
         report: VerifierReport,
         counts: bool,
         rejected: &[Rejected],
         now: Now,
-    ) -> VerificationResult {
+    ) -> Option<Result<Verified, String>> {
         let interval = self.interval;
-        let Some(state) = self.all.iter_mut().find(|state| state.renderer == report.renderer) else {
-            return VerificationResult::Open;
-        };
+        let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + PAUSE;
         if !counts {
-            return VerificationResult::Open;
+            return None;
         }
         let view = &mut state.view;
-        let result = match report.result {
-            Err(error) => VerificationResult::Failed(error),
+        let found = match report.result {
+            Err(error) => Err(error),
             Ok(Verification { checked, mut drift }) => {
                 view.checked = checked;
                 drift.retain(|drift| !is_due_to(rejected, drift));
-                match state.confirmation.take(drift) {
-                    None => return VerificationResult::Open,
-                    Some(drift) if drift.is_empty() => VerificationResult::Good { had_drift: view.drift > 0 },
-                    Some(drift) => VerificationResult::Drift(drift),
-                }
+                Ok(state.confirmation.take(drift)?)
             }
         };
-        view.error = None;
-        match &result {
-            VerificationResult::Failed(error) => view.error = Some(error.clone()),
-            VerificationResult::Drift(drift) => {
-                view.drift = drift.len();
-                view.examples = drift.iter().take(SHOWN).cloned().collect();
-            }
-            VerificationResult::Good { .. } | VerificationResult::Open => {
-                view.drift = 0;
-                view.examples.clear();
-            }
+        let had_drift = view.drift > 0;
+        view.error = found.as_ref().err().cloned();
+        if let Ok(drift) = &found {
+            view.drift = drift.len();
+            view.examples = drift.iter().take(SHOWN).cloned().collect();
         }
         view.verifications += 1;
         view.at = Some(now.time);
         view.duration_ms = milliseconds(report.duration);
         state.confirmation = Confirmation::default();
         state.next = now.instant + interval;
-        result
+        Some(found.map(|drift| Verified { drift, had_drift }))
     }
 
     /// The last verification of a renderer; none if it is not verified.

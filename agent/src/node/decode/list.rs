@@ -32,6 +32,13 @@ pub struct DecodedList {
 }
 
 impl DecodedList {
+    /// The saved state of a mirror, in which all values are good.
+    pub fn of_saved(Saved { revision, entries }: Saved) -> Self {
+        let mut list = ListDecoder::default();
+        list.add(entries);
+        list.finish(revision, Vec::new())
+    }
+
     /// The keys of values that cannot be used at all.
     pub fn bad_keys(&self) -> BTreeSet<String> {
         self.bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect()
@@ -40,27 +47,6 @@ impl DecodedList {
     /// Whether this key is listed.
     pub fn has(&self, key: &str) -> bool {
         self.entries.binary_search_by(|entry| entry.key.as_str().cmp(key)).is_ok()
-    }
-}
-
-/// The saved state of a mirror, decoded.
-#[derive(Debug)]
-pub struct Recalled {
-    /// The store's revision of the saved state.
-    pub revision: i64,
-    /// For the processor.
-    pub resync: Resync,
-    /// The strings that the objects share.
-    pub names: StringInterner,
-}
-
-impl Recalled {
-    /// Decodes the saved state, in which all values are good.
-    pub fn decode(Saved { revision, entries }: Saved) -> Self {
-        let mut list = ListDecoder::default();
-        list.add(entries);
-        let DecodedList { resync, names, .. } = list.finish(revision, Vec::new());
-        Self { revision, resync, names }
     }
 }
 
@@ -77,15 +63,9 @@ impl ListDecoder {
             share.iter().map(|entries| decode_all(entries, &mut names)).collect::<Vec<_>>()
         };
         let list = &mut self.0;
-        let is_small = pieces.len() <= PIECES_PER_THREAD;
-        let decoded = if is_small {
-            pieces.iter().map(|entries| decode_all(entries, &mut list.names)).collect()
-        } else {
-            let decoded = in_shares(&pieces, PIECES_PER_THREAD, decode_share);
-            let mut decoded: Vec<_> = decoded.into_iter().flatten().collect();
-            decoded.iter_mut().flat_map(|(objects, _)| objects).for_each(|object| list.names.share(object));
-            decoded
-        };
+        let decoded = in_shares(&pieces, PIECES_PER_THREAD, decode_share);
+        let mut decoded: Vec<_> = decoded.into_iter().flatten().collect();
+        decoded.iter_mut().flat_map(|(objects, _)| objects).for_each(|object| list.names.share(object));
         for (objects, bad) in decoded {
             list.resync.objects.extend(objects);
             list.bad.extend(bad);

@@ -6,7 +6,7 @@ use contiv_model::{InterfaceName, PodId};
 use tokio::sync::oneshot;
 
 use crate::{
-    node::{Core, PodAddition, PodNotAdded, Record, Request, message::MOST_PODS},
+    node::{Answer, Core, Input, PodNotAdded, Record, Request, message::MOST_PODS},
     test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
 };
 
@@ -14,16 +14,17 @@ fn pod() -> PodId {
     PodId::new("default", "pod")
 }
 
-async fn add(
-    harness: &Harness,
-    interface: &str,
-    limit: Duration,
-) -> oneshot::Receiver<Result<(), PodNotAdded>> {
-    let (reply, answer) = oneshot::channel();
+async fn add(harness: &Harness, interface: &str, limit: Duration) -> oneshot::Receiver<Answer> {
     let interface = InterfaceName::new(interface);
-    let addition = PodAddition { pod: pod(), interface, wait: Some((limit, reply)) };
-    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    let add = move |request| Input::AddPod { pod: pod(), interface, wait: Some((limit, request)) };
+    let (request, answer) = Request::answered(add);
+    harness.requests.send(request).await.unwrap();
     answer
+}
+
+async fn add_without_waiting(harness: &Harness, pod: PodId) {
+    let addition = Input::AddPod { pod, interface: InterfaceName::new("veth1"), wait: None };
+    harness.requests.send(Request::Input(addition)).await.unwrap();
 }
 
 async fn attached(harness: &Harness) -> BTreeMap<PodId, InterfaceName> {
@@ -54,10 +55,10 @@ async fn pod_caller_is_answered_after_every_renderer_applied() {
     harness.renderer("dry-run", |view| view.state == "idle").await;
     assert!(answer.try_recv().is_err(), "one has not applied it yet");
     renderer.set(Mode::Work);
-    assert_eq!(answer.await.unwrap(), Ok(()));
+    assert_eq!(answer.await.unwrap(), Ok(true));
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
     // The same again has no effect.
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(true));
 }
 
 #[tokio::test]
@@ -77,7 +78,7 @@ async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
 #[tokio::test]
 async fn failed_attachment_restores_the_previous_interface() {
     let (harness, renderer) = started().await;
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(()));
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(true));
     renderer.set(Mode::Fail);
     assert!(add(&harness, "veth2", LONG).await.await.unwrap().is_err());
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
@@ -100,8 +101,7 @@ async fn addition_before_first_list_cannot_wait_but_is_kept() {
     let harness = Harness::start(vec![], vec![]);
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::NotReady));
     assert_eq!(attached(&harness).await, BTreeMap::new());
-    let addition = PodAddition { pod: pod(), interface: InterfaceName::new("veth1"), wait: None };
-    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    add_without_waiting(&harness, pod()).await;
     assert_eq!(attached(&harness).await.len(), 1);
 }
 
@@ -110,9 +110,7 @@ async fn number_of_pods_is_limited() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     for number in 0..MOST_PODS {
-        let pod = PodId::new("default", format!("pod{number}"));
-        let addition = PodAddition { pod, interface: InterfaceName::new("veth1"), wait: None };
-        harness.requests.send(Request::AddPod(addition)).await.unwrap();
+        add_without_waiting(&harness, PodId::new("default", format!("pod{number}"))).await;
     }
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooMany));
     assert_eq!(attached(&harness).await.len(), MOST_PODS);
@@ -122,8 +120,7 @@ async fn number_of_pods_is_limited() {
 async fn attached_pods_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let harness = Harness::start_with_mirror(vec![], folder.path());
-    let addition = PodAddition { pod: pod(), interface: InterfaceName::new("veth1"), wait: None };
-    harness.requests.send(Request::AddPod(addition)).await.unwrap();
+    add_without_waiting(&harness, pod()).await;
     let expected = BTreeMap::from([(pod(), InterfaceName::new("veth1"))]);
     assert_eq!(attached(&harness).await, expected);
     harness.requests.send(Request::Shutdown).await.unwrap();

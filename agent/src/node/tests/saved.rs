@@ -5,11 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_store::{Entry, Mirror};
+use contiv_store::{Entry, FeedEvent, Mirror, Saved, Snapshot};
+use jiff::Timestamp;
 
 use crate::{
-    node::Request,
-    test_support::{Harness, LIMIT, STORE, bad_service, node, service, snapshot},
+    node::{
+        Core, CoreConfig, Input, Request, VerificationConfig,
+        decode::Decoder,
+        message::{MirrorReport, Now, Output},
+    },
+    test_support::{Harness, LIMIT, STORE, bad_service, core_config, node, service, snapshot},
 };
 
 /// A service with a valid value of this many bytes.
@@ -85,4 +90,32 @@ async fn list_with_held_deletions_is_saved_with_the_held_objects() {
     let saved = Mirror::recall(folder.path(), STORE).unwrap().unwrap();
     let expected: Vec<Entry> = wiped.into_iter().chain(before.into_iter().skip(1)).collect();
     assert!(saved.entries == expected, "{} entries are saved", saved.entries.len());
+}
+
+#[test]
+fn saved_state_is_awaited_once_and_not_for_ever() {
+    let start = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.5 };
+    let config = || CoreConfig { has_mirror: true, ..core_config(VerificationConfig::default(), None) };
+    let list = || {
+        let list = Snapshot { revision: 7, entries: vec![bad_service("web")], problems: Vec::new() };
+        let event = Decoder::new(start.time).decode(FeedEvent::Snapshot(list)).unwrap();
+        Input::Store(event, start.instant)
+    };
+    let loaded = || {
+        let saved = Saved { revision: 6, entries: vec![service("web", 1)] };
+        Input::Mirror(MirrorReport::Loaded(Some(saved)))
+    };
+    for is_late in [false, true] {
+        let (mut core, mut out) = (Core::new(config(), start), Vec::new());
+        core.handle(list(), start, &mut out);
+        assert_eq!(out.iter().filter(|output| matches!(output, Output::LoadSaved)).count(), 1);
+        assert!(!core.status().synced);
+        let deadline = core.deadline().unwrap();
+        let now = Now { instant: deadline, ..start };
+        core.handle(if is_late { Input::Timer } else { loaded() }, now, &mut out);
+        assert_eq!((core.status().synced, core.services().len()), (true, usize::from(!is_late)));
+        assert!(core.deadline().is_none_or(|next| next > deadline), "nothing is awaited any more");
+        core.handle(loaded(), now, &mut out);
+        assert_eq!((core.status().revision, core.services().len()), (7, usize::from(!is_late)));
+    }
 }

@@ -36,22 +36,18 @@ pub(super) struct Due {
 }
 
 impl RepairSchedule {
-    /// Records a foreign change. True if a repair must be scheduled, false if one is already.
-    pub(super) fn note_change(&mut self, now: Instant) -> bool {
+    /// Records a foreign change. Returns when the repair is due that this schedules; none if one is scheduled already.
+    pub(super) fn note_change(&mut self, events: EventRange, now: Instant) -> Option<Instant> {
         self.total += 1;
         self.in_a_row = self.in_a_row(now);
         self.last_change = Some(now);
         if let Some(due) = &mut self.due {
             due.changes += 1;
+            return None;
         }
-        self.due.is_none()
-    }
-
-    /// Schedules a repair, and returns when it is due.
-    pub(super) fn schedule(&mut self, now: Instant, events: EventRange) -> Instant {
         let at = self.last_repair.map_or(now, |last| last + self.pause()).max(now);
         self.due = Some(Due { at, events, changes: 1 });
-        at
+        Some(at)
     }
 
     /// The scheduled repair.
@@ -126,9 +122,7 @@ mod tests {
         };
         for at in changes.into_iter().map(|at| start + Duration::from_millis(at)) {
             repair(&mut schedule, at);
-            if schedule.note_change(at) {
-                schedule.schedule(at, test_range(1));
-            }
+            schedule.note_change(test_range(1), at);
         }
         repair(&mut schedule, start + Duration::from_secs(100_000));
         repairs
@@ -158,9 +152,8 @@ mod tests {
     fn changes_while_a_repair_is_due_are_counted_only() {
         let now = Instant::now();
         let mut repairs = RepairSchedule::default();
-        assert!(repairs.note_change(now));
-        repairs.schedule(now, test_range(7));
-        assert!(!repairs.note_change(now) && !repairs.note_change(now));
+        assert_eq!(repairs.note_change(test_range(7), now), Some(now));
+        assert!((0..2).all(|_| repairs.note_change(test_range(8), now).is_none()));
         assert!(!repairs.is_damped(now));
         let due = repairs.take_due(now).unwrap();
         assert_eq!((repairs.total(), due.changes, due.events.first), (3, 3, 7));

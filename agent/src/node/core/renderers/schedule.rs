@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::repairs::RepairSchedule;
 use crate::node::{
-    core::history::{EventRange, milliseconds},
+    core::history::EventRange,
     message::{Now, Work},
 };
 
@@ -44,37 +44,15 @@ pub(super) struct RendererSchedule {
 /// The current work of a renderer.
 #[derive(Debug)]
 pub(super) struct Busy {
-    pub(super) task: Task,
-    pub(super) since: Instant,
-    pub(super) started: Timestamp,
+    pub(super) work: Work,
+    pub(super) events: EventRange,
+    /// The store's revision in its dataplane afterwards.
+    pub(super) revision: i64,
+    /// How many foreign changes it undoes.
+    pub(super) repaired: u64,
+    pub(super) since: Now,
     /// Whether it was reported as taking too long.
     pub(super) is_slow: bool,
-}
-
-/// A kind of work, with its events.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Task {
-    Resync {
-        events: EventRange,
-        revision: i64,
-    },
-    Update {
-        events: EventRange,
-        revision: i64,
-    },
-    /// Undo this many foreign changes.
-    Heal {
-        events: EventRange,
-        changes: u64,
-    },
-}
-
-impl Task {
-    pub(super) const fn events(self) -> EventRange {
-        match self {
-            Self::Resync { events, .. } | Self::Update { events, .. } | Self::Heal { events, .. } => events,
-        }
-    }
 }
 
 /// A call that succeeded.
@@ -98,17 +76,6 @@ pub struct LastError {
     pub at: Timestamp,
     /// Why.
     pub error: String,
-}
-
-impl LastReport {
-    pub(super) fn new(task: Task, duration: Duration, report: Report, at: Timestamp) -> Self {
-        let call = match task {
-            Task::Resync { .. } => "resync",
-            Task::Update { .. } => "update",
-            Task::Heal { .. } => "heal",
-        };
-        Self { call, at, duration_ms: milliseconds(duration), report }
-    }
 }
 
 /// The pending work of a renderer.
@@ -136,12 +103,10 @@ impl Pending {
 }
 
 /// An expired timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
-    /// A failed renderer is retried.
-    Retry,
-    /// A delayed repair is due.
-    Repair,
+#[derive(Debug)]
+pub(in crate::node::core) enum Due {
+    /// It is retried after this error.
+    Retry(String),
     /// It has been busy for too long.
     Slow,
 }
@@ -199,54 +164,55 @@ impl RendererSchedule {
         }
         let is_resync = matches!(self.pending, Pending::Resync { .. });
         let repair = if is_resync { None } else { self.repairs.take_due(now.instant) };
-        let (work, task) = if let Some(due) = repair {
-            (Work::Heal(snapshot()), Task::Heal { events: due.events, changes: due.changes })
+        let (work, events, repaired) = if let Some(due) = repair {
+            (Work::Heal(snapshot()), due.events, due.changes)
         } else {
             match std::mem::take(&mut self.pending) {
                 Pending::Nothing => return None,
-                Pending::Changes { changes, events } => {
-                    (Work::Update(changes), Task::Update { events, revision })
-                }
+                Pending::Changes { changes, events } => (Work::Update(changes), events, 0),
                 Pending::Resync { events } => {
                     // A resync undoes foreign changes too.
                     let repaired = self.repairs.repaired(now.instant);
-                    let events = repaired.map_or(events, |due| events.and(due.events));
-                    (Work::Resync(snapshot()), Task::Resync { events, revision })
+                    (Work::Resync(snapshot()), repaired.map_or(events, |due| events.and(due.events)), 0)
                 }
             }
         };
-        self.busy = Some(Busy { task, since: now.instant, started: now.time, is_slow: false });
+        let revision = if matches!(work, Work::Heal(_)) { self.applied_revision } else { revision };
+        self.busy = Some(Busy { work: work.clone(), events, revision, repaired, since: now, is_slow: false });
         Some(work)
     }
 
     /// How long the oldest change has been waiting that is not applied.
     pub(super) fn unapplied_since(&self) -> Option<Instant> {
-        let under_way = self.busy.as_ref().map(|busy| busy.task.events());
+        let under_way = self.busy.as_ref().map(|busy| busy.events);
         let repair = self.repairs.due().map(|due| due.events);
         let waiting = under_way.into_iter().chain(self.pending.events()).chain(repair);
-        waiting.map(|events| events.since).min()
+        waiting.map(|events| events.at.handled.instant).min()
     }
 
     /// When the next timer expires.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.busy {
-            Some(busy) => (!busy.is_slow).then(|| busy.since + SLOW_AFTER),
+            Some(busy) => (!busy.is_slow).then(|| busy.since.instant + SLOW_AFTER),
             None => self.retry_at.or_else(|| self.repairs.due().map(|due| due.at)),
         }
     }
 
-    /// The expired timer.
+    /// The expired timer, if it needs more than that pending work is given out.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         if self.deadline()? > now {
             return None;
         }
-        Some(match &mut self.busy {
+        match &mut self.busy {
             Some(busy) => {
                 busy.is_slow = true;
-                Due::Slow
+                Some(Due::Slow)
             }
-            None if self.retry_at.is_some() => Due::Retry,
-            None => Due::Repair,
-        })
+            None => self
+                .last_error
+                .as_ref()
+                .filter(|_| self.retry_at.is_some())
+                .map(|last| Due::Retry(last.error.clone())),
+        }
     }
 }

@@ -53,7 +53,11 @@ pub struct RendererView {
 }
 
 impl RendererView {
-    pub(super) fn of(renderer: &RendererSchedule, now: Instant) -> Self {
+    pub(super) fn of(
+        renderer: &RendererSchedule,
+        verification: Option<VerificationView>,
+        now: Instant,
+    ) -> Self {
         let (pending, pending_services) = match &renderer.pending {
             Pending::Nothing if renderer.repairs.due().is_some() => ("repair", 0),
             Pending::Nothing => ("nothing", 0),
@@ -76,14 +80,14 @@ impl RendererView {
             applied_revision: renderer.applied_revision,
             pending,
             pending_services,
-            busy_since: renderer.busy.as_ref().map(|busy| busy.started),
+            busy_since: renderer.busy.as_ref().map(|busy| busy.since.time),
             retry_in_ms: renderer.retry_at.map(until),
             failures: renderer.backoff.failures(),
             watched: renderer.is_watched,
             foreign_changes: renderer.repairs.total(),
             damped: renderer.repairs.is_damped(now),
             repair_in_ms: renderer.repairs.due().map(|due| until(due.at)),
-            verification: None,
+            verification,
             last_report: renderer.last_report.clone(),
             last_error: renderer.last_error.clone(),
         }
