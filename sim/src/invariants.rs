@@ -167,16 +167,18 @@ pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     }
 }
 
-/// A new connection to a service goes to one of these endpoints.
+/// A new connection to a service goes to one of these endpoints; to its node port too, where node ports must answer.
 pub fn check_flow(
     kernel: &ModelKernel,
     service: u16,
     endpoints: &[Ipv4Addr],
+    has_node_ports: bool,
     rng: &mut SmallRng,
 ) -> Result<(), String> {
     let client = SocketAddr::from((Ipv4Addr::new(11, 255, 0, 1), 40_000));
     let address = SocketAddr::from((cluster_ip(service), 80));
-    let node_port = node_port(service).map(|port| SocketAddr::from((NODE_ADDRESS, port)));
+    let node_port =
+        node_port(service).filter(|_| has_node_ports).map(|port| SocketAddr::from((NODE_ADDRESS, port)));
     for destination in [Some(address), node_port].into_iter().flatten() {
         let connection =
             NewConnection { protocol: 6, client, destination, interface: Some("eth0".to_owned()) };

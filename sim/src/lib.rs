@@ -14,5 +14,6 @@ pub mod faults;
 pub mod invariants;
 pub mod kernel;
 mod outputs;
+mod own_node;
 pub mod store;
 pub mod world;

@@ -25,6 +25,7 @@ use contiv_agent::{
 };
 use contiv_model::{InterfaceName, NodeName, PodId, ServiceId};
 use contiv_renderer::{Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
+use contiv_store::Change;
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
@@ -36,6 +37,7 @@ use crate::{
     invariants::{self, Observed},
     kernel::{Errno, Fault as KernelFault, ModelKernel},
     outputs,
+    own_node::OwnNode,
     store::{Backup, ModelFeed, ModelStore},
 };
 
@@ -127,6 +129,8 @@ pub struct World {
     feed: ModelFeed,
     kernel: ModelKernel,
     disk: ModelDisk,
+    /// Who knows the Node object of this node.
+    own_node: OwnNode,
     /// The kernel lets nobody but the agent change its table.
     is_table_owned: bool,
     agent: Option<Agent>,
@@ -177,6 +181,7 @@ impl World {
             feed: ModelFeed::default(),
             kernel: new_kernel(),
             disk: ModelDisk::default(),
+            own_node: OwnNode::default(),
             is_table_owned,
             agent: None,
             start_at: Duration::from_secs(1),
@@ -330,6 +335,7 @@ impl World {
         match step {
             Step::Sync => {
                 self.disk.sync();
+                self.own_node.was_synced();
                 self.kernel.run_background();
                 self.next_sync = self.clock + Duration::from_secs(1);
             }
@@ -438,6 +444,7 @@ impl World {
         self.kernel.forget_background();
         if with_power {
             self.disk.cut_power();
+            self.own_node.lost_power();
         }
         self.start_at = self.clock + self.short(Duration::from_secs(30));
     }
@@ -465,6 +472,7 @@ impl World {
         self.note(|| "the agent starts".to_owned());
         self.stats.restarts += u64::from(self.stats.inputs > 0);
         self.feed.relist();
+        self.own_node.agent_starts(self.clock);
         let now = self.now();
         let core = Core::new(config::core(), now);
         let own_node = own_node_key(&NodeName::new(NODE));
@@ -498,6 +506,9 @@ impl World {
         };
         let Some(event) = agent.decoder.decode(event) else { return };
         let received = self.base + self.clock;
+        if has_own_node(&event) {
+            self.own_node.was_delivered(self.clock);
+        }
         let is_news = matches!(event, StoreEvent::Listed(_) | StoreEvent::Changed(..));
         self.note(|| brief(&event));
         self.handle(Input::Store(event, received));
@@ -607,6 +618,7 @@ impl World {
             }
             Output::Save(saving) => {
                 if let Some(revision) = self.disk.save(saving) {
+                    self.own_node.was_saved();
                     let delay = self.short(Duration::from_secs(1));
                     let written = MirrorReport::Written { revision, is_behind: false };
                     self.arrive(delay, Input::Mirror(written));
@@ -647,11 +659,15 @@ impl World {
 
     /// A service whose endpoints have been the same for long has a way to one of them, whatever else happens.
     fn check_flows(&mut self) -> Result<(), String> {
+        let is_due = |since: Duration| since + invariants::PROMISED_DELAY < self.clock;
+        if !is_due(self.disturbed) {
+            return Ok(());
+        }
+        let has_node_ports = self.own_node.known_since().is_some_and(is_due);
         for (service, (since, endpoints)) in &self.stable {
-            let is_due = *since + invariants::PROMISED_DELAY < self.clock;
-            if is_due && self.disturbed + invariants::PROMISED_DELAY < self.clock {
+            if is_due(*since) {
                 self.stats.flows += 1;
-                invariants::check_flow(&self.kernel, *service, endpoints, &mut self.rng)?;
+                invariants::check_flow(&self.kernel, *service, endpoints, has_node_ports, &mut self.rng)?;
             }
         }
         Ok(())
@@ -684,7 +700,7 @@ impl World {
         observed.compare(&expected)?;
         for (service, endpoints) in self.cluster.served() {
             self.stats.flows += 1;
-            invariants::check_flow(&self.kernel, service, endpoints, &mut self.rng)?;
+            invariants::check_flow(&self.kernel, service, endpoints, true, &mut self.rng)?;
         }
         invariants::check_stalls(&self.kernel)?;
         self.is_resting = false;
@@ -753,6 +769,19 @@ fn brief(event: &StoreEvent) -> String {
         StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries.len(), list.revision),
         StoreEvent::Changed(batch, _) => format!("{} changes until {}", batch.changes.len(), batch.revision),
         other => format!("{other:?}"),
+    }
+}
+
+/// Whether the agent knows its Node object after this event.
+fn has_own_node(event: &StoreEvent) -> bool {
+    let key = own_node_key(&NodeName::new(NODE));
+    match event {
+        StoreEvent::Listed(list) => list.has(&key),
+        StoreEvent::Changed(batch, _) => {
+            let last = batch.changes.iter().rfind(|change| change.key() == key);
+            matches!(last, Some(Change::Put(_)))
+        }
+        _ => false,
     }
 }
 
