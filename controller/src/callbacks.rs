@@ -25,16 +25,15 @@ use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use contiv_store::Store;
 use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use tracing::error;
 
 use crate::{
     BoxError,
-    controller::{AnyController, Context, Controller, ControllerBuilder, Environment, Outcome, Status},
-    progress::Queues,
+    controller::{Context, Controller, ControllerBuilder, Outcome, Status},
     queue::TokenBucket,
     resource::{Key, Object, ResourceType},
-    writer::Writer,
+    runnable::{Runnable, Setup},
 };
 
 /// How often a failing call is retried: as in consul-k8s and flomesh.
@@ -153,24 +152,17 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
 /// # Panics
 /// Never: the controller of a resource can always be built.
 pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer<T> {
-    let stop = CancellationToken::new();
-    let environment = Environment {
-        writer: Writer::new(Arc::clone(&store), None),
-        store,
-        metrics: None,
-        queues: Queues::default(),
-        stop: stop.clone(),
-        abort: CancellationToken::new(),
-    };
+    let setup = Setup::new(store, None);
+    let stop = setup.stop.clone().drop_guard();
     let controller = controller_of(resource).build().unwrap_or_else(|error| unreachable!("{error}"));
     let status = controller.status();
-    let standby = Arc::new(controller).stand_by(&environment.store);
+    let run = Arc::new(controller).prepare(&setup.store);
     let task = tokio::spawn(async move {
-        if let Err(problem) = standby.run(environment).await {
+        if let Err(problem) = run.start(setup).await {
             error!(%problem, "the controller failed");
         }
     });
-    Closer { status, task, stop: stop.drop_guard() }
+    Closer { status, task, stop }
 }
 
 /// Stops what [`test_run`] started.

@@ -26,14 +26,12 @@
 //! # }
 //! ```
 
-mod any_controller;
 mod build_error;
 mod builder;
 mod context;
 mod custom_watch;
 mod definition;
 mod display;
-mod environment;
 mod first_pass;
 mod follow;
 mod hooks;
@@ -42,7 +40,6 @@ mod map_loop;
 mod opened;
 mod outcome;
 mod panic_text;
-mod placement;
 mod reconciler;
 mod run;
 mod run_error;
@@ -52,16 +49,12 @@ mod status;
 mod typed_watch;
 mod worker;
 
-pub(crate) use any_controller::AnyController;
 pub use build_error::BuildError;
 pub use builder::ControllerBuilder;
-pub use context::{Context, Setup};
+pub use context::Context;
 pub use definition::Controller;
-pub(crate) use environment::Environment;
 pub use first_pass::FirstPass;
 pub use outcome::{Outcome, RequeueAfterError};
-pub use placement::Placement;
 pub use reconciler::Reconciler;
 pub use run_error::RunError;
-pub(crate) use standby::Standby;
 pub use status::Status;

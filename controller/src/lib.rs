@@ -14,7 +14,7 @@
 //! | [`controller`] | the builder, the reconciler and its context |
 //! | [`callbacks`] | controllers written as callbacks for present and for deleted objects |
 //! | [`manager`] | starts controllers and restarts them |
-//! | [`runnable`] | other work under a manager, which is no controller of keys |
+//! | [`runnable`] | what a manager runs: controllers, and other work that is no controller of keys |
 //! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
 //! | [`writer`] | writes that never overwrite somebody else's and never happen after the lease is lost |
@@ -43,13 +43,13 @@ pub mod writer;
 
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
-    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Placement, Reconciler,
-    RequeueAfterError, RunError, Setup, Status,
+    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Reconciler, RequeueAfterError,
+    RunError, Status,
 };
 pub use error::BoxError;
 pub use lease::Lease;
 pub use manager::Manager;
 pub use mapper::{Mapper, Transform};
 pub use resource::{Event, Key, Object, ResourceType};
-pub use runnable::Runnable;
+pub use runnable::{Placement, Run, Runnable, Setup};
 pub use writer::{Fence, Write, WriteError, Writer};

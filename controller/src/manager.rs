@@ -35,12 +35,11 @@ use tracing::error;
 
 pub use crate::progress::{Progress, Stall};
 use crate::{
-    controller::{AnyController, BuildError, Controller, Placement},
     lease::Lease,
     liveness::{LivenessProbe, LivenessReporter, liveness_channel},
     progress::Queues,
     queue::WorkQueueMetrics,
-    runnable::{Runnable, Runnables},
+    runnable::{Placement, Runnable},
 };
 pub use dependencies::{Cycle, Dependencies};
 use supervisor::Supervisor;
@@ -57,9 +56,6 @@ pub enum ManagerError {
         /// The name.
         name: String,
     },
-    /// A controller cannot be built.
-    #[error(transparent)]
-    Build(#[from] BuildError),
     /// Two controllers each write what the other watches and could trigger each other for ever.
     #[error(
         "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
@@ -68,28 +64,28 @@ pub enum ManagerError {
     Cycle(Cycle),
 }
 
-/// Runs controllers: singletons while the lease is held, the others always. They are independent, so a failing one does not
-/// delay the others.
+/// Runs controllers and other [`Runnable`]s: singletons while the lease is held, the others always. They are independent, so a
+/// failing one does not delay the others.
 pub struct Manager {
     store: Arc<dyn Store>,
     lease: Lease,
     metrics: Option<WorkQueueMetrics>,
     grace: Duration,
-    controllers: Vec<Registered>,
+    registered: Vec<Registered>,
     queues: Queues,
 }
 
-/// A controller with the probe of its supervisor.
+/// What is run, with the probe of its supervisor.
 struct Registered {
-    controller: Arc<dyn AnyController>,
+    runnable: Arc<dyn Runnable>,
     probe: LivenessProbe,
     reporter: LivenessReporter,
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let controllers: Vec<String> = self.controllers().map(ToString::to_string).collect();
-        f.debug_struct("Manager").field("controllers", &controllers).finish_non_exhaustive()
+        let names: Vec<&str> = self.runnables().map(Runnable::name).collect();
+        f.debug_struct("Manager").field("registered", &names).finish_non_exhaustive()
     }
 }
 
@@ -101,7 +97,7 @@ impl Manager {
             lease,
             metrics: None,
             grace: STOP_GRACE,
-            controllers: Vec::new(),
+            registered: Vec::new(),
             queues: Queues::default(),
         }
     }
@@ -121,49 +117,27 @@ impl Manager {
         self
     }
 
-    /// Registers a controller.
+    /// Registers a controller, or other work.
     ///
     /// # Errors
     /// [`ManagerError::DuplicateController`].
-    pub fn register<T: Send + Sync + 'static>(
-        &mut self,
-        controller: Controller<T>,
-    ) -> Result<(), ManagerError> {
-        self.add(Arc::new(controller))
-    }
-
-    /// Registers work that is no controller of keys. It runs while the lease is held; `make` makes each run, without starting any
-    /// work, and the run is warmed up while it waits for the lease.
-    ///
-    /// # Errors
-    /// [`ManagerError::DuplicateController`].
-    pub fn add_runnable<R: Runnable>(
-        &mut self,
-        name: &str,
-        make: impl Fn(&Arc<dyn Store>) -> R + Send + Sync + 'static,
-    ) -> Result<(), ManagerError> {
-        let make = Box::new(move |store: &Arc<dyn Store>| -> Box<dyn Runnable> { Box::new(make(store)) });
-        self.add(Arc::new(Runnables { name: name.to_owned(), make }))
-    }
-
-    fn add(&mut self, controller: Arc<dyn AnyController>) -> Result<(), ManagerError> {
-        let name = controller.name().to_owned();
-        if self.controllers().any(|other| other.name() == name) {
-            return Err(ManagerError::DuplicateController { name });
+    pub fn register(&mut self, runnable: impl Runnable) -> Result<(), ManagerError> {
+        if self.runnables().any(|other| other.name() == runnable.name()) {
+            return Err(ManagerError::DuplicateController { name: runnable.name().to_owned() });
         }
         let (probe, reporter) = liveness_channel();
-        self.controllers.push(Registered { controller, probe, reporter });
+        self.registered.push(Registered { runnable: Arc::new(runnable), probe, reporter });
         Ok(())
     }
 
     /// The dependencies between the types of all controllers.
     pub fn dependencies(&self) -> Dependencies {
-        let watched = |controller: &dyn AnyController| -> Vec<(String, String)> {
-            let managed = controller.managed_type().unwrap_or_default();
-            controller.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
+        let watched = |runnable: &dyn Runnable| -> Vec<(String, String)> {
+            let managed = runnable.managed_type().unwrap_or_default();
+            runnable.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
         };
-        let managed = self.controllers().filter_map(|controller| Some(controller.managed_type()?.to_owned()));
-        let edges = self.controllers().flat_map(watched);
+        let managed = self.runnables().filter_map(|runnable| Some(runnable.managed_type()?.to_owned()));
+        let edges = self.runnables().flat_map(watched);
         Dependencies::new(managed.collect(), edges.collect())
     }
 
@@ -179,28 +153,28 @@ impl Manager {
             .map_or(Ok(()), |cycle| Err(ManagerError::Cycle(cycle)))
     }
 
-    fn controllers(&self) -> impl Iterator<Item = &dyn AnyController> {
-        self.controllers.iter().map(|registered| registered.controller.as_ref())
+    fn runnables(&self) -> impl Iterator<Item = &dyn Runnable> {
+        self.registered.iter().map(|registered| registered.runnable.as_ref())
     }
 
     /// Reports whether the registered controllers make progress once they run.
     pub fn progress(&self) -> Progress {
         let task = |registered: &Registered| {
-            (format!("controller {}", registered.controller.name()), registered.probe.clone())
+            (format!("controller {}", registered.runnable.name()), registered.probe.clone())
         };
-        Progress::new(self.controllers.iter().map(task).collect(), Arc::clone(&self.queues))
+        Progress::new(self.registered.iter().map(task).collect(), Arc::clone(&self.queues))
     }
 
     /// Runs the controllers until `stop` is cancelled, and returns when all have stopped. A manager can be run once.
     pub async fn run(self, stop: CancellationToken) {
         let mut supervisors = JoinSet::new();
-        for Registered { controller, reporter, .. } in self.controllers {
-            let lease = match controller.placement() {
+        for Registered { runnable, reporter, .. } in self.registered {
+            let lease = match runnable.placement() {
                 Placement::Singleton => self.lease.clone(),
                 Placement::EachNode => Lease::always_leader(),
             };
             let supervisor = Supervisor {
-                controller,
+                runnable,
                 store: Arc::clone(&self.store),
                 lease,
                 metrics: self.metrics.clone(),

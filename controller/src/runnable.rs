@@ -1,82 +1,92 @@
-//! Work under a manager that is no controller of keys: it runs while the lease is held, and is started again when it fails.
+//! What a manager runs: controllers, and other work that is supervised and leased like them.
 
-use std::{fmt, future::pending, sync::Arc};
+mod placement;
+mod setup;
+
+use std::{future::pending, sync::Arc};
 
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{
-    BoxError,
-    controller::{AnyController, Environment, Placement, RunError, Setup, Standby},
-};
+use crate::BoxError;
 
-/// One run of such work. Given to a manager with [`Manager::add_runnable`](crate::Manager::add_runnable), which makes one for
-/// each run.
-pub trait Runnable: Send + 'static {
+pub use placement::Placement;
+pub use setup::Setup;
+
+/// What is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or work that is no controller of
+/// keys.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use contiv_controller::{BoxError, Lease, Manager, Run, Runnable, Setup};
+/// use contiv_store::Store;
+/// use contiv_store_testing::MemoryStore;
+/// use futures::{FutureExt, future::BoxFuture};
+///
+/// struct Once;
+///
+/// impl Runnable for Once {
+///     fn name(&self) -> &str {
+///         "once"
+///     }
+///
+///     fn prepare(self: Arc<Self>, _: &Arc<dyn Store>) -> Box<dyn Run> {
+///         Box::new(Writing)
+///     }
+/// }
+///
+/// struct Writing;
+///
+/// impl Run for Writing {
+///     fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {
+///         async move {
+///             setup.writer.create(&"/once".into(), "done").await?;
+///             setup.stop.cancelled().await;
+///             Ok(())
+///         }
+///         .boxed()
+///     }
+/// }
+///
+/// let mut manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
+/// manager.register(Once).expect("it is the only one");
+/// ```
+pub trait Runnable: Send + Sync + 'static {
+    /// Its name in logs and metrics, which no other has in the same manager.
+    fn name(&self) -> &str;
+
+    /// Where it runs. The default is a singleton.
+    fn placement(&self) -> Placement {
+        Placement::default()
+    }
+
+    /// The type whose objects it reconciles, if it is a controller of keys.
+    fn managed_type(&self) -> Option<&str> {
+        None
+    }
+
+    /// The types on which those objects depend.
+    fn watched_types(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Makes the next run.
+    fn prepare(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Run>;
+}
+
+/// One run of a [`Runnable`].
+pub trait Run: Send {
     /// Prepares while another process holds the lease. It must not write to the store. Dropping the future loses no progress. It
     /// returns only on failure, after which a new run is made. Does nothing by default.
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         pending().boxed()
     }
 
-    /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits when the lease is lost, or when it outlasts the
-    /// grace of the manager.
+    /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits a second after the lease is lost, or when it outlasts
+    /// the grace of the manager.
     ///
     /// # Errors
     /// When it cannot continue; then a new run is made.
     fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>>;
-}
-
-/// Makes the next run without starting any work.
-pub(crate) type MakeRunnable = Box<dyn Fn(&Arc<dyn Store>) -> Box<dyn Runnable> + Send + Sync>;
-
-/// What a manager supervises in the place of a controller.
-pub(crate) struct Runnables {
-    pub(crate) name: String,
-    pub(crate) make: MakeRunnable,
-}
-
-impl fmt::Display for Runnables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<Runnable name={}, placement={}>", self.name, self.placement())
-    }
-}
-
-impl AnyController for Runnables {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn managed_type(&self) -> Option<&str> {
-        None
-    }
-
-    fn watched_types(&self) -> Vec<&str> {
-        Vec::new()
-    }
-
-    fn placement(&self) -> Placement {
-        Placement::Singleton
-    }
-
-    fn stand_by(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Standby> {
-        Box::new(NextRun((self.make)(store)))
-    }
-}
-
-struct NextRun(Box<dyn Runnable>);
-
-impl Standby for NextRun {
-    fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
-        self.0.warm_up().map(RunError::Runnable).boxed()
-    }
-
-    fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
-        async move {
-            let work = self.0.start(Setup::new(&environment));
-            let ended = environment.abort.run_until_cancelled(work).await;
-            ended.unwrap_or(Ok(())).map_err(RunError::Runnable)
-        }
-        .boxed()
-    }
 }

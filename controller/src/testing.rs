@@ -3,15 +3,13 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use contiv_store::Store;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxError,
     cache::CacheError,
-    controller::{Context, Controller, Environment, Outcome, RunError},
-    progress::Queues,
+    controller::{Context, Controller, Outcome, RunError},
     resource::{Key, ResourceType},
-    writer::Writer,
+    runnable::Setup,
 };
 
 /// Runs a controller's reconciler when the test says so, and shows what its mappers would ask for.
@@ -46,7 +44,7 @@ use crate::{
 /// ```
 pub struct TestController<T> {
     controller: Controller<T>,
-    environment: Environment,
+    setup: Setup,
     /// The context of the last call.
     last: Option<Context<T>>,
 }
@@ -60,15 +58,7 @@ impl<T> fmt::Debug for TestController<T> {
 impl<T: Send + Sync + 'static> TestController<T> {
     /// Creates a test controller over a store.
     pub fn new(controller: Controller<T>, store: Arc<dyn Store>) -> Self {
-        let environment = Environment {
-            writer: Writer::new(Arc::clone(&store), None),
-            store,
-            metrics: None,
-            queues: Queues::default(),
-            stop: CancellationToken::new(),
-            abort: CancellationToken::new(),
-        };
-        Self { controller, environment, last: None }
+        Self { controller, setup: Setup::new(store, None), last: None }
     }
 
     /// The current context of the reconciler, with the first pass complete. Objects that existed at the last call and are now
@@ -77,7 +67,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
     /// # Errors
     /// When the store can no longer be watched.
     pub async fn context(&mut self) -> Result<Context<T>, RunError> {
-        let context = self.controller.context(&self.environment).await?;
+        let context = self.controller.context(self.setup.clone()).await?;
         for object in self.last.iter().flat_map(|last| last.cache().list()) {
             if context.cache().get(&object.key).is_none() {
                 context.tombstones().insert(&object);

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use contiv_connector::{ConnectorConfig, ConnectorMetrics, Sink, connector::with_sink};
+use contiv_connector::{ConnectorConfig, ConnectorMetrics, Sink};
 use contiv_controller::Manager;
 use serde_json::{Value, json};
 use tracing::{info, warn};
@@ -13,8 +13,7 @@ use crate::config::ControllerName;
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let config = ConnectorConfig::load(&wiring.config.connector_file)?;
     let metrics = ConnectorMetrics::register(wiring.metrics);
-    let (sink, requests) = Sink::new();
-    let controller = with_sink(config.parts(metrics.clone()), &sink, requests)
+    let (controller, sink) = contiv_connector::controller(config.parts(metrics.clone()))
         .map_err(|error| anyhow::anyhow!("{}: {error}", wiring.config.connector_file.display()))?;
     let status = controller.status();
     manager.register(controller)?;

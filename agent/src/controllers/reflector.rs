@@ -16,7 +16,8 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
     let source = address.to_string();
     let stats = Stats::register(wiring.metrics);
     let store = Arc::new(KubeStore::new(address, &Scope::cluster()));
-    contiv_reflector::register(manager, store, &stats)?;
+    manager.register(contiv_reflector::controller(store, &stats))?;
+    manager.register(contiv_reflector::gauges(&stats)?)?;
     let report = move || Report { has_synced: stats.has_synced(), details: json!({ "source": source }) };
     wiring.reports.insert(ControllerName::Reflector, Arc::new(report));
     Ok(())

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use contiv_controller::{
-    BoxError, BuildError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce,
-};
+use contiv_controller::{BoxError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce};
 use contiv_proto::{Kind, message::namespace::Namespace};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -43,25 +41,13 @@ pub struct Parts {
     pub metrics: ConnectorMetrics,
 }
 
-/// A controller that brings services of other registries into the store. It is a singleton: only the process that writes
-/// follows the registries.
+/// A controller that brings services of other registries into the store, and its sink, which may have other writers too. It is a
+/// singleton: only the process that writes follows the registries.
 ///
 /// # Errors
 /// When the namespace is invalid.
-pub fn controller(parts: Parts) -> Result<Controller<Namespace>, BoxError> {
+pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxError> {
     let (sink, requests) = Sink::new();
-    with_sink(parts, &sink, requests)
-}
-
-/// The same with a sink that has other writers too.
-///
-/// # Errors
-/// As [`controller`].
-pub fn with_sink(
-    parts: Parts,
-    sink: &Sink,
-    requests: tokio::sync::mpsc::Receiver<()>,
-) -> Result<Controller<Namespace>, BoxError> {
     let Parts { target, wait_for_namespace, sync_period, registries, host_lookup, metrics } = parts;
     let resolving: BTreeSet<String> = registries
         .iter()
@@ -91,11 +77,11 @@ pub fn with_sink(
         })
         .collect();
     let background_sink = sink.clone();
-    let built = Controller::for_type(&namespaces())
+    let controller = Controller::for_type(&namespaces())
         .named("connector")
         // Every event causes a sync of everything, under the key of the namespace at that time.
-        .with_watch(&services, to(sink))
-        .with_watch(&endpoints, to(sink))
+        .with_watch(&services, to(&sink))
+        .with_watch(&endpoints, to(&sink))
         .with_custom_watch(requests, {
             let sink = sink.clone();
             move |_, ()| Ok::<_, BoxError>(vec![key_of(&sink)])
@@ -140,8 +126,8 @@ pub fn with_sink(
                 sync.run(&context).await
             }
         })
-        .build();
-    built.map_err(|error: BuildError| error.into())
+        .build()?;
+    Ok((controller, sink))
 }
 
 fn namespaces() -> ResourceType<Namespace> {

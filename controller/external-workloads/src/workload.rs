@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use contiv_controller::{BoxError, Labels, ResourceType};
-use contiv_proto::{Key, Kind, message::externalworkload as wire};
+use contiv_proto::{Key, Kind, address::without_leading_zeros, message::externalworkload as wire};
 use contiv_store::{Entry, manifest::routable_address};
 
 use crate::service::{Service, or_tcp, read};
@@ -51,14 +51,22 @@ pub(crate) fn decode(entry: &Entry) -> Result<Workload, BoxError> {
 }
 
 impl Workload {
-    /// A stored workload that was created at this revision.
+    /// A stored workload that was created at this revision. Addresses that no other host can send to are left out; agents report
+    /// them.
     ///
     /// # Errors
-    /// When an address is not one that other hosts can send to: agents would refuse the whole slice.
+    /// When none of its addresses is left.
     pub fn from_message(message: wire::ExternalWorkload, uid: i64) -> Result<Self, BoxError> {
-        let address = |(i, ip): (usize, &String)| {
-            routable_address(ip).map_err(|reason| format!("field workload_ips[{i}]: {reason}"))
-        };
+        let (mut ips, mut problem) = (Vec::new(), None);
+        for (i, ip) in message.workload_ips.iter().enumerate() {
+            match routable_address(&without_leading_zeros(ip)) {
+                Ok(ip) => ips.push(ip),
+                Err(reason) => problem = Some(format!("field workload_ips[{i}]: {reason}")),
+            }
+        }
+        if let Some(problem) = problem.filter(|_| ips.is_empty()) {
+            return Err(problem.into());
+        }
         let port = |port: wire::external_workload::Port| WorkloadPort {
             name: port.name,
             port: port.port,
@@ -69,7 +77,7 @@ impl Workload {
         Ok(Self {
             uid,
             is_ready: is_ready(&message.conditions),
-            ips: message.workload_ips.iter().enumerate().map(address).collect::<Result<_, _>>()?,
+            ips,
             ports,
             namespace: message.namespace,
             name: message.name,
@@ -121,13 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn address_that_agents_would_refuse_is_error_with_its_field() {
+    fn bad_address_of_workload_is_left_out_unless_it_is_the_last() {
+        let ips = |json: &str| workload(json).unwrap().ips;
         for bad in ["10.0.0", "127.0.0.1", "fe80::1", "0.0.0.0", "224.0.0.1", ""] {
-            let error = workload(&format!(r#"{{"workload_ips":["10.0.0.1","{bad}"]}}"#)).unwrap_err();
-            assert!(error.to_string().starts_with("field workload_ips[1]: "), "{bad}: {error}");
+            let left = ips(&format!(r#"{{"workload_ips":["{bad}","10.0.0.1"]}}"#));
+            assert_eq!(left, ["10.0.0.1".parse::<IpAddr>().unwrap()], "{bad}");
+            let error = workload(&format!(r#"{{"workload_ips":["{bad}"]}}"#)).unwrap_err();
+            assert!(error.to_string().starts_with("field workload_ips[0]: "), "{bad}: {error}");
         }
-        let mapped = workload(r#"{"workload_ips":["::ffff:10.0.0.1"]}"#).unwrap();
-        assert_eq!(mapped.ips, ["10.0.0.1".parse::<IpAddr>().unwrap()]);
+        let mapped = ips(r#"{"workload_ips":["::ffff:10.0.0.1","10.0.0.02"]}"#);
+        assert_eq!(mapped, ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+        assert!(ips("{}").is_empty());
     }
 
     #[test]

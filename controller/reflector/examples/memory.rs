@@ -17,7 +17,7 @@ use std::{
 use contiv_allocator as _;
 use contiv_controller::{Lease, Manager};
 use contiv_proto::{Key, Kind};
-use contiv_reflector::{Stats, register};
+use contiv_reflector::{Stats, controller, gauges};
 use contiv_store::{Store, StoreUrl, etcd::EtcdAccess};
 use contiv_store_testing::{ApiServer, Etcd};
 use serde_json::{Value, json};
@@ -93,7 +93,9 @@ fn start(server: &ApiServer, etcd: &Etcd) -> Child {
 
 async fn reflect(from: &StoreUrl, to: &StoreUrl) {
     let mut manager = Manager::new(open(to).await, Lease::always_leader());
-    register(&mut manager, open(from).await, &Stats::default()).unwrap();
+    let stats = Stats::default();
+    manager.register(controller(open(from).await, &stats)).unwrap();
+    manager.register(gauges(&stats).unwrap()).unwrap();
     manager.run(CancellationToken::new()).await;
 }
 

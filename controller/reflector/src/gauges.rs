@@ -31,11 +31,13 @@ struct Gauges {
     endpoint_slice_stats: Counts,
 }
 
-/// Writes the key some time after each notification in `changes`.
-pub(crate) fn controller(
-    stats: &Stats,
-    changes: mpsc::Receiver<()>,
-) -> Result<Controller<Bytes>, BuildError> {
+/// A controller that writes what was counted some time after each change of the counters.
+///
+/// # Errors
+/// Never: this configuration is valid.
+pub fn gauges(stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
+    let (told, changes) = mpsc::channel(1);
+    let counted = stats.clone();
     let gauges = ResourceType::new("gauges", &format!("{ROOT}{GAUGES}"), |entry| {
         Ok::<_, Infallible>(entry.value.clone())
     });
@@ -45,6 +47,22 @@ pub(crate) fn controller(
         .named("reflector-gauges")
         .with_debounce(DEBOUNCE)
         .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
+        .with_background(move |context: Context<Bytes>| {
+            let (told, mut changes) = (told.clone(), counted.changes());
+            let stop = context.stop().clone();
+            let telling = async move {
+                // What was counted before, too.
+                changes.mark_changed();
+                while changes.changed().await.is_ok() {
+                    // One pending notification is enough.
+                    let _ = told.try_send(());
+                }
+            };
+            async move {
+                stop.run_until_cancelled(telling).await;
+                Ok(())
+            }
+        })
         .with_warm_standby()
         .with_reconciler(move |context: Context<Bytes>, key: Key| {
             let value = stats.value();

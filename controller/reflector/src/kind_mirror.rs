@@ -3,12 +3,14 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use contiv_controller::{BoxError, WriteError, Writer};
+use contiv_proto::Key;
 use contiv_store::Backoff;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use crate::{
     batch::{LARGEST, PlannedWrite},
+    first_ten::FirstTen,
     source_and_stored::SourceAndStored,
 };
 
@@ -93,6 +95,14 @@ impl KindMirror {
     }
 
     fn measure(&mut self) {
+        let taken = self.objects.state.newly_taken();
+        if !taken.is_empty() {
+            let titles: Vec<String> = taken.iter().map(|path| title(path)).collect();
+            warn!(
+                objects = %FirstTen(&titles),
+                "the store has objects of these names that are not the reflector's; those of Kubernetes are not reflected"
+            );
+        }
         let SourceAndStored { state, stats, kind, .. } = &self.objects;
         let (objects, due, is_listed) = (state.source_len(), state.due(), state.is_listed());
         stats.measure(*kind, objects, due, is_listed);
@@ -158,4 +168,9 @@ impl KindMirror {
         self.objects.state.park(key);
         self.retry.get_or_insert_with(|| Instant::now() + PARKED_RETRY_INTERVAL);
     }
+}
+
+/// `service default/web`.
+fn title(path: &str) -> String {
+    Key::parse(path).ok().flatten().map_or_else(|| path.to_owned(), |key| key.to_string())
 }

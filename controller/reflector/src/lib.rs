@@ -10,11 +10,12 @@
 //! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both too and continues
 //!   from there, but after it has won, nothing is written before Kubernetes has answered it.
 //!
-//! [`register`] gives a [`contiv_controller::Manager`] two things: the mirrors of all types, which run while the lease is held, and
-//! the controller of the key `status/gauges`, in which Contiv keeps the counters of its reflectors.
+//! A [`contiv_controller::Manager`] runs two things: the mirrors of all types ([`controller`]), and the controller of the key
+//! `status/gauges`, in which Contiv keeps the counters of its reflectors ([`gauges`]).
 
 mod action;
 mod batch;
+mod first_ten;
 mod gauges;
 mod kind_mirror;
 mod mirror_controller;
@@ -23,27 +24,7 @@ mod source_and_stored;
 mod state;
 mod stats;
 
-use std::sync::Arc;
-
-use contiv_controller::{Manager, manager::ManagerError};
-use contiv_store::Store;
-use tokio::sync::mpsc;
-
-pub use gauges::GAUGES;
+pub use gauges::{GAUGES, gauges};
+pub use mirror_controller::controller;
 pub use ownership::{MANAGED_BY, REFLECTED, is_foreign};
 pub use stats::Stats;
-
-use mirror_controller::MirrorController;
-
-/// Adds the reflector: it reflects `source`, the store of a Kubernetes API server, into the store of the manager, and counts in
-/// `stats`.
-///
-/// # Errors
-/// When the manager has something of that name.
-pub fn register(manager: &mut Manager, source: Arc<dyn Store>, stats: &Stats) -> Result<(), ManagerError> {
-    let (told, changes) = mpsc::channel(1);
-    let mirroring = stats.clone();
-    manager
-        .add_runnable("reflector", move |store| MirrorController::new(&source, store, &mirroring, &told))?;
-    manager.register(gauges::controller(stats, changes)?)
-}

@@ -1,14 +1,14 @@
 //! Follows and compares one type at source and store.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use contiv_controller::BoxError;
 use contiv_proto::{Key, Kind};
-use contiv_store::{Delivery, Feed, FeedEvent, FeedHandle, Store};
+use contiv_store::{Delivery, Feed, FeedEvent, FeedHandle, Problem, Store};
 use tokio::sync::mpsc::Receiver;
 use tracing::warn;
 
-use crate::{state::State, stats::Stats};
+use crate::{first_ten::FirstTen, state::State, stats::Stats};
 
 /// The objects of a type in Kubernetes and in the store, with the feeds of both. Nothing is requested before the first
 /// [`SourceAndStored::next`].
@@ -18,6 +18,8 @@ pub(crate) struct SourceAndStored {
     store: Arc<dyn Store>,
     pub(crate) stats: Stats,
     pub(crate) state: State,
+    /// What Kubernetes has and cannot be read.
+    problems: BTreeSet<Problem>,
     source_feed: Option<FeedReceiver>,
     stored_feed: Option<FeedReceiver>,
     /// Whether Kubernetes has answered since [`SourceAndStored::mark_stale`].
@@ -50,6 +52,7 @@ impl SourceAndStored {
             store,
             stats,
             state: State::default(),
+            problems: BTreeSet::new(),
             source_feed: None,
             stored_feed: None,
             is_fresh: false,
@@ -133,9 +136,12 @@ impl SourceAndStored {
                 self.stats.count_unreadable(kind, unreadable);
             }
             FeedEvent::Problems(problems) => {
-                for problem in problems {
-                    warn!(%problem, "an object of Kubernetes cannot be read; what is stored of it stays");
+                let problems = BTreeSet::from_iter(problems);
+                let new: Vec<&Problem> = problems.difference(&self.problems).collect();
+                if !new.is_empty() {
+                    warn!(problems = %FirstTen(&new), "objects of Kubernetes cannot be read; what is stored of them stays");
                 }
+                self.problems = problems;
             }
             FeedEvent::Down { .. } => {
                 self.stats.lost(kind);

@@ -30,6 +30,10 @@ pub(crate) struct State {
     due: BTreeSet<Path>,
     /// Keys whose last write failed: they wait for an event, or until all are retried.
     parked: BTreeSet<Path>,
+    /// Keys of objects in Kubernetes that another owner's objects have in the store.
+    taken: BTreeSet<Path>,
+    /// Those of them that were reported.
+    reported: BTreeSet<Path>,
 }
 
 /// An existing object in Kubernetes.
@@ -176,6 +180,14 @@ impl State {
         self.source.is_some() && self.stored.is_some()
     }
 
+    /// The keys that are taken by other owners since the last call.
+    pub(crate) fn newly_taken(&mut self) -> Vec<Path> {
+        self.reported.retain(|path| self.taken.contains(path));
+        let new: Vec<Path> = self.taken.difference(&self.reported).cloned().collect();
+        self.reported.extend(new.iter().cloned());
+        new
+    }
+
     /// The number of keys that differ.
     pub(crate) fn due(&self) -> usize {
         self.due.len()
@@ -213,7 +225,19 @@ impl State {
         }
     }
 
+    fn is_taken(&self, path: &Path) -> bool {
+        let source = self.source.as_ref().and_then(|source| source.get(path));
+        let stored = self.stored.as_ref().and_then(|stored| stored.get(path));
+        source.is_some_and(|source| source.value().is_some())
+            && stored.is_some_and(|stored| stored.is_foreign)
+    }
+
     fn compare(&mut self, path: &Path) {
+        if self.is_taken(path) {
+            self.taken.insert(Arc::clone(path));
+        } else {
+            self.taken.remove(path);
+        }
         if self.action(path).is_some() {
             self.due.insert(Arc::clone(path));
         } else {
@@ -227,7 +251,9 @@ impl State {
         self.parked.clear();
         let (Some(source), Some(stored)) = (&self.source, &self.stored) else { return };
         let all: BTreeSet<&Path> = source.keys().chain(stored.keys()).collect();
+        let taken = source.keys().filter(|path| self.is_taken(path)).cloned().collect();
         self.due = all.into_iter().filter(|path| self.action(path).is_some()).cloned().collect();
+        self.taken = taken;
     }
 
     /// Reads a stored entry; shares key and value with an equal source value.

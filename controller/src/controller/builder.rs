@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tracing::Span;
 
 use super::{
-    BuildError, Context, Controller, Placement, Reconciler, Setup,
+    BuildError, Context, Controller, Reconciler,
     custom_watch::{AnyCustomWatch, Channel},
     hooks::{HookFn, NotifyFn},
     reconciler::{ReconcileFn, erase},
@@ -28,6 +28,7 @@ use crate::{
     mapper::Mapper,
     queue::{Debounce, RetryPolicy, TokenBucket},
     resource::{Event, Key, ResourceType},
+    runnable::{Placement, Setup},
 };
 
 /// The default interval of resyncs, consul's force-reconcile interval.

@@ -1,40 +1,17 @@
-//! The context of a reconciler, of a background task and of an initializer.
+//! The context of a reconciler and of a background task.
 
 use std::{fmt, sync::Arc};
 
 use contiv_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use super::{Environment, FirstPass, last_known::LastKnown};
+use super::{FirstPass, last_known::LastKnown};
 use crate::{
     cache::{Cache, CacheError, Caches},
     resource::{Key, Object, ResourceType},
+    runnable::Setup,
     writer::Writer,
 };
-
-/// The context of an initializer, when the caches do not exist yet, and of a [`Runnable`](crate::Runnable).
-#[derive(Clone)]
-pub struct Setup {
-    /// The store, for reads that no cache can answer.
-    pub store: Arc<dyn Store>,
-    /// Writes to the store while the lease is held.
-    pub writer: Writer,
-    /// Cancelled when the controller stops.
-    pub stop: CancellationToken,
-}
-
-impl fmt::Debug for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("writer", &self.writer).finish_non_exhaustive()
-    }
-}
-
-impl Setup {
-    pub(crate) fn new(environment: &Environment) -> Self {
-        let Environment { store, writer, stop, .. } = environment.clone();
-        Self { store, writer, stop }
-    }
-}
 
 /// The context of a reconciler. Cheap to clone.
 pub struct Context<T> {

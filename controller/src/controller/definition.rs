@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tracing::Span;
 
 use super::{
-    Context, Placement, Setup, Status,
+    Context, Status,
     custom_watch::AnyCustomWatch,
     hooks::{HookFn, NotifyFn},
     reconciler::ReconcileFn,
@@ -16,6 +16,7 @@ use crate::{
     cache::{Cache, Index, QueryFn},
     queue::{Debounce, RetryPolicy},
     resource::ResourceType,
+    runnable::{Placement, Setup},
 };
 
 /// A controller: one managed type, the types it depends on, and a reconciler. Made by [`Controller::for_type`], run by a

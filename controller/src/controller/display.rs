@@ -2,16 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Controller, Placement};
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Singleton => "singleton",
-            Self::EachNode => "each-node",
-        })
-    }
-}
+use super::Controller;
 
 impl<T> fmt::Display for Controller<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

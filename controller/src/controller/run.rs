@@ -7,31 +7,28 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{
-    Context, Controller, Environment, RunError, Setup, map_loop::Requests, opened::OpenedCaches,
-    worker::Worker,
-};
+use super::{Context, Controller, RunError, map_loop::Requests, opened::OpenedCaches, worker::Worker};
 use crate::{
     BoxError,
     queue::WorkQueue,
     reflector::Reflector,
     resource::{Event, Key},
+    runnable::Setup,
 };
 
 /// Runs a controller until it is stopped or fails. It starts with the caches that were opened before.
 pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
-    environment: Environment,
+    setup: Setup,
     opened: Option<OpenedCaches<T>>,
 ) -> Result<(), RunError> {
-    let Environment { stop, abort, .. } = &environment;
-    let setup = Setup::new(&environment);
+    let Setup { stop, abort, .. } = &setup;
     if let Some(initialize) = &controller.initializer {
         let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
         result.map_err(RunError::Initializer)?;
     }
-    let opened = opened.unwrap_or_else(|| OpenedCaches::new(controller, &environment.store));
-    let context = Context::new(setup, opened.cache.clone(), opened.caches.clone());
+    let opened = opened.unwrap_or_else(|| OpenedCaches::new(controller, &setup.store));
+    let context = Context::new(setup.clone(), opened.cache.clone(), opened.caches.clone());
     controller.cache.send_replace(Some(context.cache().clone()));
 
     if let Some(on_start) = &controller.on_start {
@@ -42,7 +39,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
         background.spawn(unless(abort.clone(), task(context.clone())).in_current_span());
     }
     let failed = CancellationToken::new();
-    let work = reconcile_all(controller, &environment, &failed, context, opened);
+    let work = reconcile_all(controller, &setup, &failed, context, opened);
     tokio::pin!(work);
     let result = tokio::select! {
         result = &mut work => result,
@@ -79,20 +76,20 @@ async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F:
 /// its waiting keys are reconciled until the work is aborted. After a failure (`failed`) they are not: the next run lists them.
 async fn reconcile_all<T: Send + Sync + 'static>(
     controller: &Controller<T>,
-    environment: &Environment,
+    setup: &Setup,
     failed: &CancellationToken,
     context: Context<T>,
     mut opened: OpenedCaches<T>,
 ) -> Result<(), RunError> {
     // Nothing is mapped or reconciled before all caches are filled.
     let primed = opened.prime();
-    let Some(primed) = environment.stop.run_until_cancelled(primed).await else { return Ok(()) };
+    let Some(primed) = setup.stop.run_until_cancelled(primed).await else { return Ok(()) };
     primed?;
     let OpenedCaches { managed, watches, .. } = opened;
 
-    let metrics = environment.metrics.as_ref();
+    let metrics = setup.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
-    environment.queues.lock().insert(controller.name.clone(), queue.clone());
+    setup.queues.lock().insert(controller.name.clone(), queue.clone());
     let requests = Requests { queue: queue.clone(), debounce: controller.debounce };
     let mut keys: BTreeSet<Key> =
         context.cache().view().iter().map(|object| Arc::clone(&object.key)).collect();
@@ -116,16 +113,14 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     }
     let mut workers = JoinSet::new();
     for _ in 0..controller.concurrency {
-        workers.spawn(
-            Worker::new(controller, &queue, &context).run(environment.abort.clone()).in_current_span(),
-        );
+        workers.spawn(Worker::new(controller, &queue, &context).run(setup.abort.clone()).in_current_span());
     }
     let result = tokio::select! {
         biased;
         () = failed.cancelled() => Ok(()),
-        () = environment.stop.cancelled() => {
+        () = setup.stop.cancelled() => {
             // The sources go on meanwhile: a reconciler may wait until the cache shows what it wrote.
-            environment.abort.run_until_cancelled(queue.drain()).await;
+            setup.abort.run_until_cancelled(queue.drain()).await;
             Ok(())
         }
         Some(ended_source) = sources.join_next() => Err(match ended_source {

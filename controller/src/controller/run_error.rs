@@ -14,9 +14,6 @@ pub enum RunError {
     /// Its background task failed.
     #[error("the background task failed: {0}")]
     Background(#[source] BoxError),
-    /// Work that is no controller of keys failed.
-    #[error("it failed: {0}")]
-    Runnable(#[source] BoxError),
     /// A type can no longer be watched.
     #[error("{resource_type} can no longer be followed")]
     ReflectorEnded {

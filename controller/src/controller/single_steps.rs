@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Context, Controller, Environment, Outcome, RunError, Setup, opened::OpenedCaches,
-    typed_watch::TypedWatch, worker::reconcile,
+    Context, Controller, Outcome, RunError, opened::OpenedCaches, typed_watch::TypedWatch, worker::reconcile,
 };
 use crate::{
     BoxError,
     mapper::Mapper,
     resource::{Key, ResourceType},
+    runnable::Setup,
 };
 
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A context whose caches hold the current content of the store. Nothing is started.
-    pub(crate) async fn context(&self, environment: &Environment) -> Result<Context<T>, RunError> {
-        let mut opened = OpenedCaches::new(self, &environment.store);
+    pub(crate) async fn context(&self, setup: Setup) -> Result<Context<T>, RunError> {
+        let mut opened = OpenedCaches::new(self, &setup.store);
         opened.prime().await?;
-        let context = Context::new(Setup::new(environment), opened.cache, opened.caches);
+        let context = Context::new(setup, opened.cache, opened.caches);
         context.first_pass().begin(BTreeSet::new());
         Ok(context)
     }

@@ -6,37 +6,49 @@ use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
 use tracing::Instrument;
 
-use super::{Controller, Environment, RunError, opened::OpenedCaches, run::run};
+use super::{Controller, opened::OpenedCaches, run::run};
+use crate::{
+    BoxError,
+    runnable::{Placement, Run, Runnable, Setup},
+};
 
-/// A controller of any type, or a runnable, between two runs.
-pub(crate) trait Standby: Send {
-    /// Prepares the next run, as watching the types of a controller with a warm standby. Returns only on failure.
-    fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
-    /// Runs the controller until it is stopped or fails.
-    fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>>;
+impl<T: Send + Sync + 'static> Runnable for Controller<T> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn managed_type(&self) -> Option<&str> {
+        Some(self.managed.name())
+    }
+
+    fn watched_types(&self) -> Vec<&str> {
+        self.watches.iter().map(|watch| watch.type_name()).collect()
+    }
+
+    fn prepare(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Run> {
+        let opened = self.is_warm_standby.then(|| OpenedCaches::new(&self, store));
+        Box::new(Standby { controller: self, opened })
+    }
 }
 
-pub(super) struct StandbyController<T> {
+struct Standby<T> {
     controller: Arc<Controller<T>>,
     /// None unless the controller has a warm standby.
     opened: Option<OpenedCaches<T>>,
 }
 
-impl<T: Send + Sync + 'static> StandbyController<T> {
-    pub(super) fn new(controller: Arc<Controller<T>>, store: &Arc<dyn Store>) -> Self {
-        let opened = controller.is_warm_standby.then(|| OpenedCaches::new(&controller, store));
-        Self { controller, opened }
-    }
-}
-
-impl<T: Send + Sync + 'static> Standby for StandbyController<T> {
-    fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
+impl<T: Send + Sync + 'static> Run for Standby<T> {
+    fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         let Some(opened) = &mut self.opened else { return pending().boxed() };
-        opened.keep_warm().boxed()
+        opened.keep_warm().map(BoxError::from).boxed()
     }
 
-    fn run(self: Box<Self>, environment: Environment) -> BoxFuture<'static, Result<(), RunError>> {
+    fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         let span = self.controller.span.clone();
-        async move { run(&self.controller, environment, self.opened).await }.instrument(span).boxed()
+        async move { Ok(run(&self.controller, setup, self.opened).await?) }.instrument(span).boxed()
     }
 }

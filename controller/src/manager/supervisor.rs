@@ -1,4 +1,4 @@
-//! Keeps one controller running while its lease is held.
+//! Keeps a controller, or other work, running while its lease is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    controller::{AnyController, Environment, RunError, Standby},
+    BoxError,
     lease::{Lease, LeaseTerm},
     progress::Queues,
     queue::WorkQueueMetrics,
-    writer::Writer,
+    runnable::{Run, Runnable, Setup},
 };
 
 /// The pause between two attempts to fill the caches of a standby.
@@ -25,8 +25,14 @@ const LONG_RUN: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// How long work may take to end where it awaits, before it is dropped.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The result of a run, unless it panicked.
+type RunResult = Result<Result<(), BoxError>, JoinError>;
+
 pub(super) struct Supervisor {
-    pub(super) controller: Arc<dyn AnyController>,
+    pub(super) runnable: Arc<dyn Runnable>,
     pub(super) store: Arc<dyn Store>,
     pub(super) lease: Lease,
     pub(super) metrics: Option<WorkQueueMetrics>,
@@ -55,9 +61,9 @@ impl Supervisor {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let stop = self.stop.clone();
-        while let Some((term, standby)) = stop.run_until_cancelled(self.wait()).await {
+        while let Some((term, run)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
-            match self.run_once(&term, standby).await {
+            match self.run_once(&term, run).await {
                 RunEnd::Stopped => return,
                 RunEnd::LeaseLost => backoff.reset(),
                 RunEnd::ByItself => {
@@ -72,73 +78,73 @@ impl Supervisor {
         }
     }
 
-    /// Waits for the lease while the standby is kept warm.
-    async fn wait(&mut self) -> (LeaseTerm, Box<dyn Standby>) {
+    /// Waits for the lease while the next run is kept warm.
+    async fn wait(&mut self) -> (LeaseTerm, Box<dyn Run>) {
         loop {
-            let mut standby = Arc::clone(&self.controller).stand_by(&self.store);
+            let mut run = Arc::clone(&self.runnable).prepare(&self.store);
             let problem = tokio::select! {
                 biased;
-                term = self.lease.acquired() => return (term, standby),
-                problem = standby.keep_warm() => problem,
+                term = self.lease.acquired() => return (term, run),
+                problem = run.warm_up() => problem,
             };
-            error!(controller = self.controller.name(), %problem, "the caches of the standby are lost");
+            error!(controller = self.runnable.name(), %problem, "the caches of the standby are lost");
             sleep(STANDBY_PAUSE).await;
         }
     }
 
-    /// Runs the controller for at most one term and returns when all its tasks have ended.
-    async fn run_once(&mut self, term: &LeaseTerm, standby: Box<dyn Standby>) -> RunEnd {
-        let environment = Environment {
-            store: Arc::clone(&self.store),
-            writer: Writer::new(Arc::clone(&self.store), term.fence.clone()),
+    /// Runs it for at most one term and returns when all its tasks have ended.
+    async fn run_once(&mut self, term: &LeaseTerm, run: Box<dyn Run>) -> RunEnd {
+        let setup = Setup {
             metrics: self.metrics.clone(),
             queues: Arc::clone(&self.queues),
-            stop: CancellationToken::new(),
-            abort: CancellationToken::new(),
+            ..Setup::new(Arc::clone(&self.store), term.fence.clone())
         };
-        let (stop, abort) = (environment.stop.clone(), environment.abort.clone());
-        info!(controller = self.controller.name(), "starting");
+        let (stop, abort) = (setup.stop.clone(), setup.abort.clone());
+        info!(controller = self.runnable.name(), "starting");
         // A separate task, so that a panic ends only this run.
-        let mut task = tokio::spawn(standby.run(environment));
+        let mut task = tokio::spawn(run.start(setup));
         tokio::select! {
             ended = &mut task => {
                 self.report(ended);
                 RunEnd::ByItself
             }
             () = self.lease.is_over(term) => {
-                info!(controller = self.controller.name(), "the lease is lost; stopping");
+                info!(controller = self.runnable.name(), "the lease is lost; stopping");
                 stop.cancel();
-                abort.cancel();
-                self.report(task.await);
+                self.report(abort_work(task, &abort).await);
                 RunEnd::LeaseLost
             }
             () = self.stop.cancelled() => {
                 stop.cancel();
-                self.end(task, &abort).await;
+                let ended = match timeout(self.grace, &mut task).await {
+                    Ok(ended) => ended,
+                    Err(_) => abort_work(task, &abort).await,
+                };
+                self.report(ended);
                 RunEnd::Stopped
             }
         }
     }
 
-    /// Waits for a stopped task to end, and aborts its work when the grace period is over.
-    async fn end(&self, mut task: JoinHandle<Result<(), RunError>>, abort: &CancellationToken) {
-        let ended = if let Ok(ended) = timeout(self.grace, &mut task).await {
-            ended
-        } else {
-            abort.cancel();
-            task.await
-        };
-        self.report(ended);
-    }
-
-    fn report(&self, ended: Result<Result<(), RunError>, JoinError>) {
-        let name = self.controller.name();
+    fn report(&self, ended: RunResult) {
+        let name = self.runnable.name();
         match ended {
             Ok(Ok(())) => info!(controller = name, "stopped"),
             Ok(Err(problem)) => error!(controller = name, %problem, "failed"),
+            Err(problem) if problem.is_cancelled() => error!(controller = name, "did not stop; dropped"),
             Err(problem) => error!(controller = name, %problem, "panicked"),
         }
     }
+}
+
+/// Ends a run where it awaits.
+async fn abort_work(mut task: JoinHandle<Result<(), BoxError>>, abort: &CancellationToken) -> RunResult {
+    abort.cancel();
+    if let Ok(ended) = timeout(ABORT_TIMEOUT, &mut task).await {
+        return ended;
+    }
+    task.abort();
+    task.await
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use super::*;
 use crate::{
-    BoxError, Context, ControllerBuilder, Key, Outcome, RequeueAfterError,
+    BoxError, BuildError, Context, Controller, ControllerBuilder, Key, Outcome, RequeueAfterError,
     lease::LeaseHolder,
     test_support::{delete, ms, put, texts},
 };

@@ -12,7 +12,7 @@ use std::{
 
 use contiv_connector::{
     Aggregator, Catalog, ConnectorMetrics, Instance, NamedRegistry, Parts, Publisher, Registry,
-    RegistryError, Sink, SourceService, connector::with_sink, plan::Target, registry::HostLookup,
+    RegistryError, Sink, SourceService, controller, plan::Target, registry::HostLookup,
 };
 use contiv_controller::{Lease, Manager, queue::WorkQueueMetrics};
 use contiv_proto::{
@@ -128,8 +128,8 @@ impl Running {
         let mut registry = prometheus_client::registry::Registry::default();
         let queues = WorkQueueMetrics::register(&mut registry);
         let mut manager = Manager::new(store.shared(), lease).with_metrics(&queues);
-        let (sink, requests) = Sink::new();
-        manager.register(with_sink(parts, &sink, requests).unwrap()).unwrap();
+        let (controller, sink) = controller(parts).unwrap();
+        manager.register(controller).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
         Self { store, metrics, registry, sink, says, stop, manager }

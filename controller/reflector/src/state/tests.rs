@@ -72,6 +72,27 @@ fn value_already_written_by_others_is_not_written_again() {
 }
 
 #[test]
+fn names_taken_by_others_are_reported_once() {
+    let mut state =
+        both(&[("a", "{}"), ("b", "{}"), ("c", "{}")], &[("a", FOREIGN), ("c", "{}"), ("d", FOREIGN)]);
+    let names = |state: &mut State| -> Vec<String> {
+        let taken = state.newly_taken();
+        taken.iter().map(|path| Key::parse(path).unwrap().unwrap().name().to_owned()).collect()
+    };
+    assert_eq!(names(&mut state), ["a"]);
+    state.list_stored(list(&[("a", FOREIGN), ("b", FOREIGN)]));
+    assert_eq!(names(&mut state), ["b"]);
+    // It is free for a while.
+    state.change_stored(delete("a", 8));
+    assert_eq!(names(&mut state), [""; 0]);
+    state.change_stored(put("a", FOREIGN, 9));
+    assert_eq!(names(&mut state), ["a"]);
+    state.change_source(delete("a", 10));
+    state.change_source(put("a", "{}", 11));
+    assert_eq!(names(&mut state), [""; 0], "nobody asked meanwhile");
+}
+
+#[test]
 fn foreign_values_are_neither_written_nor_swept() {
     let mut state = both(&[("a", "{}")], &[("a", FOREIGN), ("b", FOREIGN)]);
     assert_eq!(planned(&state), []);

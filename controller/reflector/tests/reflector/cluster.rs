@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contiv_controller::{Lease, Manager};
 use contiv_proto::{Key, Kind, Object, key::ROOT};
-use contiv_reflector::{GAUGES, Stats, register};
+use contiv_reflector::{GAUGES, Stats, controller, gauges};
 use contiv_store::{Entry, Operation, Store, etcd::EtcdAccess};
 use contiv_store_testing::ApiServer;
 use serde_json::{Value, json};
@@ -33,7 +33,8 @@ impl Running {
         let source = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default()).await.unwrap();
         let stats = Stats::default();
         let mut manager = Manager::new(store, lease);
-        register(&mut manager, source, &stats).unwrap();
+        manager.register(controller(source, &stats)).unwrap();
+        manager.register(gauges(&stats).unwrap()).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
         Self { stats, stop, manager }

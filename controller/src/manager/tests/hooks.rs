@@ -156,7 +156,7 @@ async fn everything_runs_in_the_span_of_the_controller() {
     put(&store, "/w/1", "a").await;
     let logs = [(); 4].map(|()| log.clone());
     let [reconciling, mapping, background, initializing] = logs;
-    let builder = crate::Controller::for_type(&texts("t"))
+    let builder = Controller::for_type(&texts("t"))
         .with_span(tracing::info_span!("demo"))
         .with_watch(
             &texts("w"),

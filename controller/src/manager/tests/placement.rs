@@ -177,7 +177,20 @@ struct Counting {
     count: usize,
 }
 
-impl crate::Runnable for Counting {
+/// Makes runs that count from zero.
+struct CountingFrom(Log);
+
+impl crate::Runnable for CountingFrom {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn prepare(self: Arc<Self>, _: &Arc<dyn Store>) -> Box<dyn crate::Run> {
+        Box::new(Counting { log: self.0.clone(), count: 0 })
+    }
+}
+
+impl crate::Run for Counting {
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         async move {
             while self.count < 3 {
@@ -203,16 +216,67 @@ impl crate::Runnable for Counting {
     }
 }
 
+/// Never ends by itself.
+struct Deaf(Log);
+
+impl crate::Runnable for Deaf {
+    fn name(&self) -> &'static str {
+        "deaf"
+    }
+
+    fn prepare(self: Arc<Self>, _: &Arc<dyn Store>) -> Box<dyn crate::Run> {
+        Box::new(Deaf(self.0.clone()))
+    }
+}
+
+struct Dropped(Log);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.add("dropped");
+    }
+}
+
+impl crate::Run for Deaf {
+    fn start(self: Box<Self>, _: crate::Setup) -> BoxFuture<'static, Result<(), BoxError>> {
+        async move {
+            self.0.add("started");
+            let _dropped = Dropped(self.0.clone());
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runnable_that_does_not_stop_is_dropped() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let (holder, lease) = Lease::manual();
+    let mut manager = Manager::new(store.shared(), lease).with_grace(Duration::from_secs(5));
+    manager.register(Deaf(log.clone())).unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(manager.run(stop.clone()));
+    holder.grant();
+    settle().await;
+    holder.revoke();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(log.timed(), [(0, "started".to_owned()), (1000, "dropped".to_owned())]);
+    holder.grant();
+    settle().await;
+    stop.cancel();
+    task.await.unwrap();
+    assert_eq!(log.timed(), [(2000, "started".to_owned()), (8000, "dropped".to_owned())]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (holder, lease) = Lease::manual();
     let mut manager = Manager::new(store.shared(), lease);
-    let making = log.clone();
-    manager.add_runnable("counting", move |_| Counting { log: making.clone(), count: 0 }).unwrap();
-    let twice = manager.add_runnable("counting", |_| Counting { log: Log::new(), count: 0 });
+    manager.register(CountingFrom(log.clone())).unwrap();
+    let twice = manager.register(CountingFrom(Log::new()));
     assert_eq!(twice, Err(ManagerError::DuplicateController { name: "counting".to_owned() }));
-    assert!(format!("{manager:?}").contains("<Runnable name=counting, placement=singleton>"));
+    assert!(format!("{manager:?}").contains(r#"registered: ["counting"]"#));
     assert_eq!(manager.dependencies().to_mermaid(), "flowchart TD\n");
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));

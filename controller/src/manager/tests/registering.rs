@@ -1,7 +1,7 @@
 //! Errors that are reported before anything runs.
 
 use super::*;
-use crate::{BuildError, Index, Mapper, Object, queue::TokenBucket};
+use crate::{Index, Mapper, Object, queue::TokenBucket};
 
 fn plain(managed: &str) -> ControllerBuilder<String> {
     Controller::for_type(&texts(managed))

@@ -1,4 +1,6 @@
-//! In which processes a controller runs.
+//! In which processes something runs.
+
+use std::fmt;
 
 /// Where a controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -8,4 +10,13 @@ pub enum Placement {
     Singleton,
     /// In every process, all the time. Such a controller should not write to the store.
     EachNode,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Singleton => "singleton",
+            Self::EachNode => "each-node",
+        })
+    }
 }

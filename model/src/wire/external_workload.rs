@@ -1,0 +1,17 @@
+//! External workloads. The processor does not use them, but the slices that are made of them.
+
+use contiv_proto::message::externalworkload as proto;
+
+use super::{
+    error::{Problems, Validated},
+    field,
+};
+
+/// Checks the addresses, of which endpoints are made.
+pub(super) fn validate(message: &proto::ExternalWorkload) -> Validated<()> {
+    let mut problems = Problems::default();
+    for (i, ip) in message.workload_ips.iter().enumerate() {
+        problems.address(format_args!("workload_ips[{i}]"), ip, field::routable_ip);
+    }
+    problems.finish(())
+}

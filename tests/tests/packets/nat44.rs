@@ -1,0 +1,322 @@
+//! Scenarios of Contiv's nat44 renderer and its options that are seen with packets only: where what leaves the cluster goes out and
+//! with which address, fragments, idle flows, and answers that come back by another way.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{
+        Family, Lab, LabError, Namespace, Outcome, Protocol, Responder, Result, Server, isolated, ranges,
+        wait_until,
+    },
+};
+
+const PORT: u16 = 7070;
+/// The time after which no answer will come.
+const NO_ANSWER: Duration = Duration::from_secs(1);
+/// For what must happen. Much more than is needed.
+const SOON: Duration = Duration::from_secs(20);
+/// Behind the client, on none of its networks.
+const FAR: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
+/// A second network of the node and the client: the addresses of both.
+const SECOND: [[&str; 2]; 2] = [["203.0.113.1", "2001:db8:203::1"], ["203.0.113.2", "2001:db8:203::2"]];
+
+/// Scenario 11.
+#[test]
+fn pods_of_a_node_without_gateway_reach_what_has_a_route() -> Result<()> {
+    isolated("nat44::pods_of_a_node_without_gateway_reach_what_has_a_route", |lab| {
+        let _responders = Responder::start_all([&lab.client, &lab.pod1], PORT)?;
+        let (state, web) = state_with_web(lab)?;
+        let _backends = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        for family in ["-4", "-6"] {
+            lab.node.exec(&["ip", family, "route", "del", "default"])?;
+        }
+        let agent = start(lab, &state, &["--masquerade-egress"])?;
+        for (family, protocol) in flows() {
+            assert_eq!(
+                seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
+                node(lab, family)
+            );
+            let outcome = lab.pod2.ask_within(protocol, far(family), NO_ANSWER)?;
+            // The kernel keeps the ICMP error from a UDP socket.
+            let expected = if protocol == Protocol::Tcp { Outcome::Unreachable } else { Outcome::TimedOut };
+            assert_eq!(outcome, expected, "{family:?} {protocol:?}: nothing leaves");
+            lab.pod2.ask(protocol, web.address(lab, Frontend::ClusterIp, family))?.answer()?;
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Scenario 13.
+#[test]
+fn pods_leave_with_the_address_of_the_gateways_interface() -> Result<()> {
+    isolated("nat44::pods_leave_with_the_address_of_the_gateways_interface", |lab| {
+        let _responder = Responder::start(&lab.client, PORT)?;
+        let (state, _) = state_with_web(lab)?;
+        add_second_network(lab, &lab.client)?;
+        lab.client.exec_with_input(
+            &["ip", "-batch", "-"],
+            &FAR.map(|address| format!("addr add {address} dev lo")).join("\n"),
+        )?;
+        let servers =
+            flows().map(|(family, protocol)| Server::start(&lab.client, "far", protocol, far(family)));
+        let _servers = servers.collect::<Result<Vec<Server>>>()?;
+        for (family, [_, gateway]) in ["-4", "-6"].into_iter().zip(by_family()) {
+            lab.node.exec(&["ip", family, "route", "replace", "default", "via", gateway])?;
+        }
+        let agent = start(lab, &state, &["--masquerade-egress"])?;
+        for (family, protocol) in flows() {
+            let [ours, _] = by_family()[usize::from(family == Family::V6)];
+            assert_eq!(seen_by("far", &lab.pod2, protocol, far(family))?.to_string(), ours);
+            let other = seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?;
+            assert_eq!(other, node(lab, family), "on the network of the main interface");
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Scenario 14.
+#[test]
+fn pods_leave_masqueraded_where_the_nodes_address_is_not_known() -> Result<()> {
+    isolated("nat44::pods_leave_masqueraded_where_the_nodes_address_is_not_known", |lab| {
+        let _responder = Responder::start(&lab.client, PORT)?;
+        let (state, _) = state_with_web(lab)?;
+        state.delete_node(lab.node.host)?;
+        let ranges = Family::BOTH.map(|family| ranges::PODS.cidr(family)).join(",");
+        let agent = start(lab, &state, &["--masquerade-egress", &format!("--pod-cidrs={ranges}")])?;
+        let snapshot = agent.http("GET", "/snapshot")?.json()?;
+        assert_eq!(snapshot["node"]["node_ips"], serde_json::json!([]), "{snapshot}");
+        for (family, protocol) in flows() {
+            assert_eq!(
+                seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
+                node(lab, family)
+            );
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Scenario 16.
+#[test]
+fn agent_that_serves_no_service_masquerades_what_leaves() -> Result<()> {
+    isolated("nat44::agent_that_serves_no_service_masquerades_what_leaves", |lab| {
+        let _responder = Responder::start(&lab.client, PORT)?;
+        let _backends = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = state_with_web(lab)?;
+        let agent = start(lab, &state, &["--masquerade-egress", "--service-proxy-name=nobody"])?;
+        for (family, protocol) in flows() {
+            assert_eq!(
+                seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
+                node(lab, family)
+            );
+            for frontend in [Frontend::ClusterIp, Frontend::ExternalIp] {
+                let outcome = lab.pod2.ask_within(protocol, web.address(lab, frontend, family), NO_ANSWER)?;
+                assert!(!matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
+            }
+        }
+        assert_eq!(agent.http("GET", "/services")?.body, "[]");
+        agent.stop().map(drop)
+    })
+}
+
+/// `disableNATVirtualReassembly`: Contiv could drop fragments.
+#[test]
+fn fragmented_datagrams_reach_their_backend_and_so_do_answers() -> Result<()> {
+    isolated("nat44::fragmented_datagrams_reach_their_backend_and_so_do_answers", |lab| {
+        let (state, web) = state_with_web(lab)?;
+        for pod in [&lab.pod1, &lab.pod3] {
+            for family in Family::BOTH {
+                let failed = |error| LabError::system(format!("listen in {}", pod.host.name), error);
+                let socket =
+                    pod.run(|| UdpSocket::bind(pod.host.socket(family, TARGET_PORT)).map_err(failed))?;
+                // Ends with the process of the test.
+                thread::spawn(move || echo(&socket));
+            }
+        }
+        let agent = start(lab, &state, &[])?;
+        for (from, frontend) in [
+            (&lab.pod2, Frontend::ClusterIp),
+            (&lab.node, Frontend::ClusterIp),
+            (&lab.client, Frontend::ExternalIp),
+            (&lab.client, Frontend::NodePort),
+        ] {
+            for family in Family::BOTH {
+                let to = web.address(lab, frontend, family);
+                let before = fragments(from, family)?;
+                for length in [2000, 4000, 60_000] {
+                    // Each from a new port, so that both backends are asked.
+                    for _ in 0..8 {
+                        let answered = from.run(|| {
+                            exchange(to, length).map_err(|error| {
+                                LabError::system(format!("{} -> {to}, {length} bytes", from.host.name), error)
+                            })
+                        })?;
+                        assert_eq!(answered, length, "{} -> {to}", from.host.name);
+                    }
+                }
+                assert!(fragments(from, family)? > before + 3 * 8, "{} sent no fragments", from.host.name);
+            }
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// `cleanupIdleNATSessions`: here the kernel does that.
+#[test]
+fn idle_flows_are_forgotten_by_the_kernel() -> Result<()> {
+    isolated("nat44::idle_flows_are_forgotten_by_the_kernel", |lab| {
+        let (state, web) = state_with_web(lab)?;
+        let _backends = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let agent = start(lab, &state, &[])?;
+        lab.node.exec(&["sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=1"])?;
+        lab.node.exec(&["sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout_stream=1"])?;
+        for family in Family::BOTH {
+            let to = web.address(lab, Frontend::ClusterIp, family);
+            lab.pod2.ask(Protocol::Udp, to)?.answer()?;
+            let (name, to) = (if family == Family::V4 { "ipv4" } else { "ipv6" }, to.ip().to_string());
+            let flows = || {
+                let listed = lab.node.exec(&["conntrack", "--dump", "--family", name, "--orig-dst", &to]);
+                listed.is_ok_and(|flows| flows.contains("udp"))
+            };
+            wait_until("the flow is gone", SOON, || !flows())?;
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Contiv translates answers back at the interfaces of backends only. Here they may come by any way, as they do on nodes with
+/// several networks.
+#[test]
+fn answers_by_an_interface_of_no_backend_are_translated_back() -> Result<()> {
+    isolated("nat44::answers_by_an_interface_of_no_backend_are_translated_back", |lab| {
+        let _backends = Responder::start_all([&lab.pod3], TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod3.host]);
+        state.put(&web)?;
+        add_second_network(lab, &lab.node2)?;
+        for (family, [ours, _]) in Family::BOTH.into_iter().zip(by_family()) {
+            lab.node2.exec(&["ip", "route", "replace", &ranges::PODS.cidr(family), "via", ours])?;
+        }
+        // Pods are where services answer, and `eth1` is no interface of services or backends.
+        let flags = ["--service-interfaces=external", "--external-interfaces=pod*"];
+        let agent = start(lab, &state, &flags)?;
+        let snapshot = agent.http("GET", "/snapshot")?.json()?;
+        for set in ["frontend_interfaces", "backend_interfaces"] {
+            assert!(!snapshot[set].to_string().contains("eth1"), "{set}: {}", snapshot[set]);
+        }
+        for (family, protocol) in flows() {
+            let before = received(&lab.node, "eth1")?;
+            let seen = seen_by("pod3", &lab.pod1, protocol, web.address(lab, Frontend::ClusterIp, family))?;
+            assert_eq!(seen, lab.pod1.host.address(family));
+            assert!(received(&lab.node, "eth1")? > before, "the answer came by another way");
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Manifests with a service behind which are a pod of this node and one of the other.
+fn state_with_web(lab: &Lab) -> Result<(Manifests, Service)> {
+    let state = Manifests::new(lab)?;
+    let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+    state.put(&web)?;
+    Ok((state, web))
+}
+
+fn start<'lab>(lab: &'lab Lab, state: &Manifests, flags: &[&str]) -> Result<Agent<'lab>> {
+    let flags = flags.iter().map(ToString::to_string).collect();
+    Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })
+}
+
+fn flows() -> impl Iterator<Item = (Family, Protocol)> {
+    Family::BOTH
+        .into_iter()
+        .flat_map(|family| [Protocol::Tcp, Protocol::Udp].map(|protocol| (family, protocol)))
+}
+
+/// The address from which the server of this name is asked.
+fn seen_by(server: &str, from: &Namespace, protocol: Protocol, to: SocketAddr) -> Result<IpAddr> {
+    let flow = format!("{} -> {to}, {protocol:?}", from.host.name);
+    let failed = |error: LabError| LabError::Unexpected(format!("{flow}: {error}"));
+    let answer = from.ask(protocol, to)?.answer().map_err(failed)?;
+    assert_eq!(answer.by, server, "{flow}");
+    Ok(answer.seen_source.ip())
+}
+
+const fn node(lab: &Lab, family: Family) -> IpAddr {
+    lab.node.host.address(family)
+}
+
+fn far(family: Family) -> SocketAddr {
+    let address = FAR[usize::from(family == Family::V6)];
+    SocketAddr::new(address.parse().unwrap_or(IpAddr::from([0; 4])), PORT)
+}
+
+/// The addresses of the node and of the other end on the second network, of each family.
+const fn by_family() -> [[&'static str; 2]; 2] {
+    let [[ours4, ours6], [theirs4, theirs6]] = SECOND;
+    [[ours4, theirs4], [ours6, theirs6]]
+}
+
+/// A second network, with the node and another machine: `eth1` of both.
+fn add_second_network(lab: &Lab, other: &Namespace) -> Result<()> {
+    let link = format!("link add eth1 type veth peer name eth1 netns {}", other.host.name);
+    let script = |addresses: [&str; 2]| {
+        let [v4, v6] = addresses;
+        format!("addr add {v4}/24 dev eth1\naddr add {v6}/64 dev eth1 nodad\nlink set eth1 up\n")
+    };
+    let [ours, theirs] = SECOND;
+    lab.node.exec_with_input(&["ip", "-batch", "-"], &format!("{link}\n{}", script(ours)))?;
+    other.exec_with_input(&["ip", "-batch", "-"], &script(theirs)).map(drop)
+}
+
+/// Sends everything back.
+fn echo(socket: &UdpSocket) {
+    let mut buffer = [0; 1 << 16];
+    while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+        // The client notices that no answer came.
+        let _ = socket.send_to(&buffer[..length], peer);
+    }
+}
+
+/// Sends a datagram and returns the length of the answer, if it has the same content.
+fn exchange(to: SocketAddr, length: usize) -> io::Result<usize> {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    socket.set_read_timeout(Some(SOON))?;
+    let sent: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
+    socket.send(&sent)?;
+    let mut received = [0; 1 << 16];
+    let answered = socket.recv(&mut received)?;
+    Ok(if received[..answered] == sent { answered } else { 0 })
+}
+
+/// How many fragments a host has sent.
+fn fragments(host: &Namespace, family: Family) -> Result<u64> {
+    let found = if family == Family::V4 {
+        let text = host.exec(&["cat", "/proc/net/snmp"])?;
+        let mut lines = text.lines().filter(|line| line.starts_with("Ip:"));
+        let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let column = names.split(' ').position(|name| name == "FragCreates");
+        column.and_then(|column| values.split(' ').nth(column)?.parse().ok())
+    } else {
+        let text = host.exec(&["cat", "/proc/net/snmp6"])?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Ip6FragCreates"));
+        line.and_then(|value| value.trim().parse().ok())
+    };
+    found.ok_or_else(|| LabError::Unexpected("the kernel does not count fragments".to_owned()))
+}
+
+/// How many packets came in by an interface.
+fn received(host: &Namespace, interface: &str) -> Result<u64> {
+    let text = host.exec(&["cat", "/proc/net/dev"])?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));
+    let found = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    found.ok_or_else(|| LabError::Unexpected(format!("no interface {interface}")))
+}
