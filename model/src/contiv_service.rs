@@ -107,11 +107,19 @@ impl ContivService {
         self.cluster_ips.iter().chain(others).copied()
     }
 
-    /// True if the service has this address's family: that of its cluster IPs, or both families without any. Backends of
-    /// another family are of no use to it.
+    /// True if the service has this address's family: that of its cluster IPs; without any, that of its other addresses, or both
+    /// if it has node ports. Backends of another family are of no use to it.
     pub fn is_in_family_of(&self, address: IpAddr) -> bool {
-        let mut families = self.cluster_ips.iter();
-        self.cluster_ips.is_empty() || families.any(|own| own.is_ipv4() == address.is_ipv4())
+        let own = if self.cluster_ips.is_empty() { &self.external_ips } else { &self.cluster_ips };
+        let is_on_node = || self.ports.iter().any(|port| port.node_port.is_some());
+        own.iter().any(|own| own.is_ipv4() == address.is_ipv4())
+            || self.cluster_ips.is_empty() && is_on_node()
+    }
+
+    /// True if there are backends, and all of them are of no use because of their family.
+    pub fn has_only_backends_of_other_family(&self) -> bool {
+        let mut backends = self.ports.iter().flat_map(|port| &port.backends).peekable();
+        backends.peek().is_some() && !backends.any(|backend| self.is_in_family_of(backend.address))
     }
 
     /// Everything that clients can connect to through this service, whether or not another service holds it; each once, even
@@ -149,4 +157,43 @@ pub struct ServicePort {
     pub node_port: Option<u16>,
     /// Sorted, each address and port once. Only backends in a [`BackendState`](crate::BackendState); see [`crate::selection`].
     pub backends: Vec<Backend>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_of_service_are_those_of_its_addresses_or_both_at_node_ports() {
+        let of = |cluster_ips: &[&str], external_ips: &[&str], node_port: Option<u16>, backends: &[&str]| {
+            let addresses =
+                |ips: &[&str]| -> Addresses { ips.iter().map(|ip| ip.parse().unwrap()).collect() };
+            let backend = |ip: &&str| Backend::new((ip.parse::<IpAddr>().unwrap(), 8080).into());
+            let backends = backends.iter().map(backend).collect();
+            let port =
+                ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port, backends };
+            ContivService {
+                cluster_ips: addresses(cluster_ips),
+                external_ips: addresses(external_ips),
+                ports: vec![port],
+                ..ContivService::new(ServiceId::new("default", "web"))
+            }
+        };
+        let (v4, v6): (IpAddr, IpAddr) = ("10.1.0.1".parse().unwrap(), "fd01::1".parse().unwrap());
+        for (cluster_ips, external_ips, node_port, expected) in [
+            (&["10.96.0.1"][..], &["fd00::1"][..], Some(30080), (true, false)),
+            (&["fd00::1"], &[], None, (false, true)),
+            (&["10.96.0.1", "fd00::1"], &[], None, (true, true)),
+            (&[], &["192.0.2.1"], None, (true, false)),
+            (&[], &["192.0.2.1"], Some(30080), (true, true)),
+            (&[], &[], Some(30080), (true, true)),
+        ] {
+            let service = of(cluster_ips, external_ips, node_port, &["10.1.0.1"]);
+            let families = (service.is_in_family_of(v4), service.is_in_family_of(v6));
+            assert_eq!(families, expected, "{cluster_ips:?} {external_ips:?} {node_port:?}");
+            assert_eq!(service.has_only_backends_of_other_family(), !expected.0);
+        }
+        assert!(!of(&["fd00::1"], &[], None, &["10.1.0.1", "fd01::1"]).has_only_backends_of_other_family());
+        assert!(!of(&["fd00::1"], &[], None, &[]).has_only_backends_of_other_family());
+    }
 }

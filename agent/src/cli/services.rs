@@ -181,12 +181,18 @@ mod tests {
     #[test]
     fn backends_of_another_family_do_not_count() {
         let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
-        for (cluster_ips, expected, style) in [
-            (&["fd00::1"][..], "0", TextStyle::Bad),
-            (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain),
-            (&[], "2", TextStyle::Plain),
-        ] {
+        for (cluster_ips, expected, style) in
+            [(&["fd00::1"][..], "0", TextStyle::Bad), (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain)]
+        {
             assert_eq!(backends(&service(cluster_ips, ports)), Cell::styled(expected.to_owned(), style));
+        }
+        for (external_ip, node_port, expected) in
+            [("fd00::1", None, "0"), ("192.0.2.1", None, "2"), ("fd00::1", Some(30080), "2")]
+        {
+            let mut service = service(&[], ports);
+            service.external_ips.insert(external_ip.to_owned());
+            service.ports[0].node_port = node_port;
+            assert_eq!(backends(&service).text(), expected, "{external_ip} {node_port:?}");
         }
     }
 }

@@ -39,8 +39,10 @@ pub(super) struct ServiceView {
 impl ServiceView {
     /// As [`contiv_model::ContivService::is_in_family_of`].
     pub(super) fn is_in_family_of(&self, address: std::net::IpAddr) -> bool {
-        let is_ipv6 = |own: &String| own.contains(':');
-        self.cluster_ips.is_empty() || self.cluster_ips.iter().any(|own| is_ipv6(own) == address.is_ipv6())
+        let own = if self.cluster_ips.is_empty() { &self.external_ips } else { &self.cluster_ips };
+        let is_on_node = || self.ports.iter().any(|port| port.node_port.is_some());
+        own.iter().any(|own| own.contains(':') == address.is_ipv6())
+            || self.cluster_ips.is_empty() && is_on_node()
     }
 }
 

@@ -394,6 +394,7 @@ impl Core {
     ) -> u64 {
         let event = self.history.next();
         self.carriers.correct_changes(&mut changes, event);
+        self.quarantine.update_services(&changes.services, self.now);
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
         if !renderers.is_empty() {
@@ -418,6 +419,7 @@ impl Core {
         at: Timestamps,
     ) {
         self.store.is_synced = true;
+        self.quarantine.update_services(&changes.services, self.now);
         // The carriers of services before the start are unknown.
         let services = self.processor.services().map(|(_, service)| service);
         self.carriers.begin(services, self.history.next());

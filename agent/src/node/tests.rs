@@ -326,6 +326,21 @@ async fn unreadable_value_keeps_last_good_one_until_good_or_gone() {
 }
 
 #[tokio::test]
+async fn backends_of_other_family_are_explained_by_quarantine() {
+    let mut ipv6 = service("web", 1);
+    ipv6.value = r#"{"cluster_ip":"fd00::1","port":[{"name":"http","port":80}]}"#.into();
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![slice("web", 1), ipv6])]);
+    harness.history(|records| records.len() == 1).await;
+    let listed = harness.ask(move |core| core.quarantine(0)).await;
+    let [entry] = listed.as_slice() else { panic!("{listed:?}") };
+    assert_eq!((entry.object.as_deref(), entry.in_force), (Some("service default/web"), Some("the rest")));
+    assert!(entry.reason.contains("all backends are of the other address family"), "{}", entry.reason);
+    harness.say(batch(9, vec![put(service("web", 1))])).await;
+    harness.history(|records| records.len() == 2).await;
+    assert_eq!(harness.status().await.quarantined, 0);
+}
+
+#[tokio::test]
 async fn problems_of_store_are_in_quarantine() {
     let harness = Harness::start(vec![], vec![web()]);
     let problem = Problem {

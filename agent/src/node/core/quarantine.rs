@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use contiv_model::{ObjectKey, ServiceId};
+use contiv_model::{ObjectKey, ServiceId, change::ServiceChange, trace::RejectReason, wire};
 use contiv_renderer::Rejected;
 use contiv_store::Problem;
 use jiff::Timestamp;
@@ -23,6 +23,9 @@ use log_rate_limiter::LogRateLimiter;
 /// The most entries in one list: a store can have hundreds of thousands of invalid values, and the core makes the list.
 const LISTED: usize = 1000;
 
+/// The reason of a service that has backends and refuses all connections, as `contiv trace` gives it.
+const OTHER_FAMILY: RejectReason = RejectReason::BackendsOfOtherFamily;
+
 /// The place of objects of an API server, which have no file and no key.
 const API_SERVER: &str = "the API server";
 
@@ -37,6 +40,8 @@ pub(super) struct Quarantine {
     problems: BTreeMap<Problem, Timestamp>,
     /// Services that a renderer could not render, by the renderer's name.
     rejected: BTreeMap<(Arc<str>, ServiceId), (Rejected, Timestamp)>,
+    /// Services all of whose backends are of another address family.
+    of_other_family: BTreeMap<ServiceId, Timestamp>,
     log: LogRateLimiter,
 }
 
@@ -187,6 +192,25 @@ impl Quarantine {
         }
     }
 
+    /// Updates the services all of whose backends are of another address family.
+    pub(super) fn update_services(&mut self, changes: &BTreeMap<ServiceId, ServiceChange>, now: Now) {
+        for (id, change) in changes {
+            let is_meant = change.new.as_ref().is_some_and(|it| it.has_only_backends_of_other_family());
+            let is_new = is_meant != self.of_other_family.contains_key(id);
+            if is_meant && is_new {
+                self.of_other_family.insert(id.clone(), now.time);
+            } else if is_new {
+                self.of_other_family.remove(id);
+            }
+            if is_new && self.log.allow(now.instant) {
+                match is_meant {
+                    true => warn!(service = %id, reason = %OTHER_FAMILY, "a service refuses all connections"),
+                    false => info!(service = %id, "left the quarantine"),
+                }
+            }
+        }
+    }
+
     /// The values without a problem of the store itself.
     fn own_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
         self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
@@ -196,7 +220,10 @@ impl Quarantine {
     pub(super) fn len(&self) -> usize {
         let sources: BTreeSet<&String> = self.problems.keys().map(|problem| &problem.source).collect();
         let with_problem = sources.into_iter().filter(|source| self.values.contains_key(*source)).count();
-        self.values.len() - with_problem + self.problems.len() + self.rejected.len()
+        self.values.len() - with_problem
+            + self.problems.len()
+            + self.rejected.len()
+            + self.of_other_family.len()
     }
 
     /// The entries, [`LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
@@ -229,7 +256,20 @@ impl Quarantine {
             since: *since,
             in_force: Some(rejected.in_force),
         });
-        values.chain(problems).chain(rejected).skip(skip).take(LISTED).collect()
+        let of_other_family = self.of_other_family.iter().map(|(id, since)| {
+            let object = ObjectKey::Service(id.clone());
+            let key = wire::stored_key(&object).map(|key| key.to_path()).unwrap_or_default();
+            let title = object.to_string();
+            Quarantined {
+                source: self.place(&key, Some(&title)),
+                object: Some(title),
+                field: None,
+                reason: OTHER_FAMILY.to_string(),
+                since: *since,
+                in_force: Some("the rest"),
+            }
+        });
+        values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(LISTED).collect()
     }
 }
 

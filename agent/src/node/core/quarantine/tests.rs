@@ -1,4 +1,6 @@
-use contiv_model::ServiceId;
+use std::net::IpAddr;
+
+use contiv_model::{Backend, ContivService, Protocol, ServiceId, ServicePort};
 
 use super::*;
 
@@ -111,6 +113,38 @@ fn problems_of_manifests_name_the_active_state() {
     let expected = [("a.yaml".to_owned(), 1, "last good"), ("a.yaml".to_owned(), 2, "last good")];
     assert_eq!(brief(&quarantine), expected);
     quarantine.replace_problems(Vec::new(), at(3));
+    assert_eq!(quarantine.len(), 0);
+}
+
+#[test]
+fn service_with_backends_of_other_family_stays_until_it_has_others() {
+    let service = |address: &str, backends: &[&str]| {
+        let mut service = ContivService::new(ServiceId::new("default", "web"));
+        service.cluster_ips = [address.parse().unwrap()].into_iter().collect();
+        let backends = backends.iter().map(|it| Backend::new((it.parse::<IpAddr>().unwrap(), 8080).into()));
+        let (name, protocol) = ("http".into(), Protocol::Tcp);
+        service.ports =
+            vec![ServicePort { port: 80, protocol, name, node_port: None, backends: backends.collect() }];
+        Some(Arc::new(service))
+    };
+    let mut quarantine = Quarantine::default();
+    let change = |quarantine: &mut Quarantine, new, second| {
+        let id = ServiceId::new("default", "web");
+        quarantine.update_services(&[(id, ServiceChange { old: None, new })].into(), at(second));
+    };
+    change(&mut quarantine, service("fd00::1", &[]), 1);
+    assert_eq!(quarantine.len(), 0, "it has none at all");
+    change(&mut quarantine, service("fd00::1", &["10.1.0.1", "10.1.0.2"]), 2);
+    change(&mut quarantine, service("fd00::1", &["10.1.0.1"]), 3);
+    let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
+    assert_eq!(brief(&quarantine), [(key.to_owned(), 2, "the rest")]);
+    assert!(quarantine.list(0, |_| true)[0].reason.contains("of the other address family"));
+    assert_eq!(quarantine.len(), 1);
+    change(&mut quarantine, service("fd00::1", &["10.1.0.1", "fd01::1"]), 4);
+    assert_eq!(quarantine.len(), 0);
+    change(&mut quarantine, service("10.96.0.1", &["fd01::1"]), 5);
+    assert_eq!(quarantine.len(), 1);
+    change(&mut quarantine, None, 6);
     assert_eq!(quarantine.len(), 0);
 }
 
