@@ -92,7 +92,10 @@ impl fmt::Display for Snapshot {
 }
 
 /// Separated by commas.
-fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: impl IntoIterator<Item = T>) -> fmt::Result {
+pub(crate) fn list<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+) -> fmt::Result {
     for (number, item) in items.into_iter().enumerate() {
         write!(f, "{}{item}", if number == 0 { "" } else { ", " })?;
     }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     net::IpAddr,
 };
 
-use crate::{InterfaceName, Object, ObjectKey, PodId};
+use crate::{InterfaceName, Object, ObjectKey, PodId, change::list};
 
 /// The complete content of the store at one revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,17 @@ pub struct Resync {
     pub objects: Vec<Object>,
     /// Objects that exist but could not be read: their last known state is kept.
     pub undecodable: BTreeSet<ObjectKey>,
+}
+
+impl fmt::Display for Resync {
+    /// Lists what it holds, by name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "objects: [")?;
+        list(f, self.objects.iter().map(Object::key))?;
+        write!(f, "], unreadable: [")?;
+        list(f, &self.undecodable)?;
+        write!(f, "]")
+    }
 }
 
 /// One change.

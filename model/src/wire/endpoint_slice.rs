@@ -71,7 +71,7 @@ fn endpoint(
     problems: &mut Problems,
 ) -> Option<SliceEndpoint> {
     let Some(first) = endpoint.addresses.first() else {
-        problems.add(
+        problems.leave_out(
             format_args!("endpoints[{index}].addresses"),
             "it is empty; an endpoint has at least one address",
         );

@@ -43,7 +43,7 @@ fn join(problems: &[FieldError]) -> String {
     problems.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// A valid object, and warnings about fields that were ignored or read differently.
+/// A valid object, and warnings about fields that were left out, ignored or read differently.
 pub(super) type Validated<T> = Result<(T, Vec<FieldError>), Vec<FieldError>>;
 
 /// Collects the problems of one object's fields.
@@ -51,6 +51,10 @@ pub(super) type Validated<T> = Result<(T, Vec<FieldError>), Vec<FieldError>>;
 pub(super) struct Problems {
     errors: Vec<FieldError>,
     warnings: Vec<FieldError>,
+    /// Addresses that are not usable. They are left out if others are.
+    left_out: Vec<FieldError>,
+    /// The object has something that can be reached without those.
+    has_address: bool,
 }
 
 impl Problems {
@@ -60,7 +64,7 @@ impl Problems {
     }
 
     /// Adds a warning: a problem that does not prevent the object's use.
-    fn warn(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
+    pub(super) fn warn(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
         self.warnings.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
@@ -69,31 +73,48 @@ impl Problems {
         checked.map_err(|problem| self.add(field, problem)).ok()
     }
 
-    /// The address or range in a field. Leading zeros cause a warning.
+    /// The address in a field; none if it is left out. Leading zeros cause a warning.
     pub(super) fn address<T>(
         &mut self,
         field: impl fmt::Display,
         text: &str,
         check: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let problem = match check(text) {
-            Ok(address) => return Some(address),
-            Err(problem) => problem,
-        };
-        let plain = without_leading_zeros(text);
-        match check(&plain) {
-            Ok(address) if *plain != *text => {
-                self.warn(
-                    field,
-                    format!("{text:?} has leading zeros; read as {plain}, in decimal; write that"),
-                );
+        match self.decimal(&field, text, check) {
+            Ok(address) => {
+                self.has_address = true;
                 Some(address)
             }
-            _ => {
-                self.add(field, problem);
+            Err(problem) => {
+                self.leave_out(field, problem);
                 None
             }
         }
+    }
+
+    /// The address or range in a field, or what is wrong with it. Leading zeros cause a warning.
+    pub(super) fn decimal<T>(
+        &mut self,
+        field: impl fmt::Display,
+        text: &str,
+        check: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, String> {
+        check(text).or_else(|problem| {
+            let plain = without_leading_zeros(text);
+            let address = check(&plain).ok().filter(|_| *plain != *text).ok_or(problem)?;
+            self.warn(field, format!("{text:?} has leading zeros; read as {plain}, in decimal; write that"));
+            Ok(address)
+        })
+    }
+
+    /// Leaves an address out. Where nothing else of the object can be reached, that is an error.
+    pub(super) fn leave_out(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
+        self.left_out.push(FieldError { field: field.to_string(), problem: problem.into() });
+    }
+
+    /// The object can be reached whatever its addresses are.
+    pub(super) const fn can_be_reached(&mut self) {
+        self.has_address = true;
     }
 
     /// The meaning of the word in a field; an unknown word causes a warning and means `unknown`.
@@ -112,8 +133,17 @@ impl Problems {
         checked.map_err(|problem| self.warn(field, format!("{problem}; it is ignored"))).ok()
     }
 
-    /// The object with the warnings, unless one of its fields is invalid.
+    /// The object with the warnings, unless one of its fields is invalid, or all of its addresses are: what is left would say
+    /// that it has none.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
-        if self.errors.is_empty() { Ok((object, self.warnings)) } else { Err(self.errors) }
+        let Self { mut errors, mut warnings, mut left_out, has_address } = self;
+        if !errors.is_empty() || !left_out.is_empty() && !has_address {
+            left_out.append(&mut errors);
+            return Err(left_out);
+        }
+        for FieldError { field, problem } in left_out {
+            warnings.push(FieldError { field, problem: format!("{problem}; it is left out") });
+        }
+        Ok((object, warnings))
     }
 }

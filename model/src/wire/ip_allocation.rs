@@ -20,16 +20,21 @@ pub(super) fn validate(message: &proto::CustomIpAllocation) -> Validated<IpAlloc
     for (i, interface) in message.custom_interfaces.iter().enumerate() {
         let path = format_args!("custom_interfaces[{i}]");
         problems.check(format_args!("{path}.name"), field::name(&interface.name));
-        let ip = match interface.ip_address.as_str() {
-            "" if interface.service_endpoint => {
+        let field = format_args!("{path}.ip_address");
+        let read = problems.decimal(field, &interface.ip_address, field::ip_of_interface);
+        let ip = match (interface.ip_address.as_str(), interface.service_endpoint) {
+            ("", true) => {
                 problems.add(
-                    format_args!("{path}.ip_address"),
+                    field,
                     "it is empty; services need the address to reach the pod through this interface",
                 );
                 None
             }
-            "" => None,
-            text => problems.address(format_args!("{path}.ip_address"), text, field::ip_of_interface),
+            ("", false) => None,
+            // Without it services would reach the pod through its main interface, which its owner did not want.
+            (_, true) => problems.check(field, read),
+            // Nothing depends on it.
+            (_, false) => problems.known(field, read),
         };
         interfaces.push(CustomInterface {
             name: InterfaceName::new(interface.name.as_str()),

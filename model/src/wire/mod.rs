@@ -1,13 +1,15 @@
 //! From stored messages to validated objects, one file per type. The only place that names [`contiv_proto`].
 //!
-//! Validation is strict: an object with one invalid field is rejected whole, and its last known state is kept. Everything that
-//! real clusters contain is accepted, such as a load balancer with a host name and no address. Addresses with leading zeros,
-//! and unknown words that kube-proxy ignores, are warnings.
+//! An object with an invalid field is rejected whole, and its last known state is kept. Everything that real clusters contain is
+//! accepted, such as a load balancer with a host name and no address. Warnings are: an address that is left out, as in Contiv,
+//! where the object has others (its name and ports are meaningful without it); an address with leading zeros; and an unknown word
+//! that kube-proxy ignores.
 
 mod annotations;
 mod endpoint_slice;
 mod endpoints;
 mod error;
+mod external_workload;
 mod field;
 mod ip_allocation;
 mod node;
@@ -38,7 +40,8 @@ pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Ob
 pub struct Decoded {
     /// None for types that the processor does not use.
     pub object: Option<Object>,
-    /// Fields that do not prevent the object's use: addresses with leading zeros, and unknown values that are ignored.
+    /// Fields that do not prevent the object's use: addresses that are left out or have leading zeros, and unknown values that are
+    /// ignored.
     pub warnings: Vec<FieldError>,
     /// When an endpoint slice's last change was triggered, unparsed.
     pub triggered: Option<String>,
@@ -120,7 +123,8 @@ pub fn validate(
         Message::Node(message) => wrapped(node::validate(message)?, Object::Node),
         Message::VppNode(message) => wrapped(vpp_node::validate(message)?, Object::VppNode),
         Message::IpAllocation(message) => wrapped(ip_allocation::validate(message)?, Object::IpAllocation),
-        Message::ExternalWorkload(_) | Message::Namespace(_) => (None, Vec::new()),
+        Message::ExternalWorkload(message) => (None, external_workload::validate(message)?.1),
+        Message::Namespace(_) => (None, Vec::new()),
     })
 }
 

@@ -103,7 +103,7 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
         }
         let Some(ip) = problems.address(&path, text, field::routable_ip) else { continue };
         match ips.iter().find(|other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && **other != ip) {
-            Some(other) => problems.add(
+            Some(other) => problems.leave_out(
                 path,
                 format!("{ip} is of the same family as {other}; a service has at most one cluster address per family"),
             ),
@@ -157,16 +157,29 @@ fn load_balancer_ips(
     if service_type == ServiceType::LoadBalancer { ips.into() } else { Addresses::new() }
 }
 
-/// Surrounding blanks are allowed, as in Kubernetes.
+/// Surrounding blanks are allowed, as in Kubernetes. A range that is not one is left out only if another of its family stays:
+/// a family without ranges is open to everyone.
 fn source_ranges(
     message: &proto::Service,
     service_type: ServiceType,
     problems: &mut Problems,
 ) -> BTreeSet<IpNetwork> {
-    let ranges = message.loadbalancer_source_ranges.iter().enumerate().filter_map(|(i, range)| {
-        problems.address(format_args!("loadbalancer_source_ranges[{i}]"), range, field::cidr)
-    });
-    let ranges = ranges.collect();
+    let (mut ranges, mut bad) = (BTreeSet::new(), Vec::new());
+    for (i, text) in message.loadbalancer_source_ranges.iter().enumerate() {
+        match problems.decimal(format_args!("loadbalancer_source_ranges[{i}]"), text, field::cidr) {
+            Ok(range) => drop(ranges.insert(range)),
+            Err(problem) => bad.push((i, text, problem)),
+        }
+    }
+    for (i, text, problem) in bad {
+        let field = format_args!("loadbalancer_source_ranges[{i}]");
+        let is_ipv6 = text.contains(':');
+        if ranges.iter().any(|range: &IpNetwork| range.is_ipv6() == is_ipv6) {
+            problems.warn(field, format!("{problem}; it is left out"));
+        } else {
+            problems.add(field, problem);
+        }
+    }
     if service_type == ServiceType::LoadBalancer { ranges } else { BTreeSet::new() }
 }
 
@@ -206,15 +219,16 @@ fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSp
                 format!("{number}/{protocol} is the port of port[{first}] already; give each its own"),
             );
         }
-        if let Some(node_port) = node_port
-            && let Some(first) = by_node_port.insert((node_port, protocol), i)
-        {
-            problems.add(
-                format_args!("{path}.node_port"),
-                format!(
-                    "{node_port}/{protocol} is the node port of port[{first}] already; give each its own"
-                ),
-            );
+        if let Some(node_port) = node_port {
+            problems.can_be_reached();
+            if let Some(first) = by_node_port.insert((node_port, protocol), i) {
+                problems.add(
+                    format_args!("{path}.node_port"),
+                    format!(
+                        "{node_port}/{protocol} is the node port of port[{first}] already; give each its own"
+                    ),
+                );
+            }
         }
         ports.push(ServicePortSpec { port: number, protocol, name: port.name.as_str().into(), node_port });
     }

@@ -1,4 +1,5 @@
 mod endpoints;
+mod left_out;
 mod pods_and_nodes;
 mod service;
 

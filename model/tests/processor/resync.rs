@@ -24,6 +24,17 @@ fn same_content_again_changes_nothing_and_keeps_values_in_memory() {
 }
 
 #[test]
+fn resync_as_text_lists_what_it_holds() {
+    let mut resync = mk_resync(content());
+    resync.undecodable.insert(ObjectKey::Node(NodeName::new("worker")));
+    assert_eq!(
+        resync.to_string(),
+        "objects: [node master, service default/web, endpointslice default/web-1], unreadable: [node worker]"
+    );
+    assert_eq!(Resync::default().to_string(), "objects: [], unreadable: []");
+}
+
+#[test]
 fn many_services_at_once_come_to_same_as_one_after_other() {
     let of_service = |number: usize| {
         let (name, address) = (format!("web-{number}"), format!("10.2.{}.{}", number / 256, number % 256));

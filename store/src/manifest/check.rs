@@ -11,41 +11,60 @@ use jiff::Timestamp;
 pub(super) struct Check {
     /// Field and reason, in the order in which they were found.
     pub(super) findings: Vec<(String, String)>,
-    /// One of them is more than an unknown value: the object is not usable.
-    pub(super) is_refused: bool,
+    /// One of them is more than an unknown value or an address that can be left out: the object is not usable.
+    is_broken: bool,
+    /// There is an address, or a node port.
+    has_address: bool,
+    is_address_left_out: bool,
 }
 
 impl Check {
     /// Notes what is wrong with a field.
     pub(super) fn refuse(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
         self.findings.push((field.to_string(), reason.into()));
-        self.is_refused = true;
+        self.is_broken = true;
+    }
+
+    /// Whether the object is not usable. It is used without an address that is wrong, unless it has no other.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.is_broken || self.is_address_left_out && !self.has_address
+    }
+
+    /// Notes what is wrong with an address.
+    pub(super) fn leave_out(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
+        self.findings.push((field.to_string(), reason.into()));
+        self.is_address_left_out = true;
+    }
+
+    /// The object can be reached whatever its addresses are.
+    pub(super) const fn can_be_reached(&mut self) {
+        self.has_address = true;
+    }
+
+    fn address_if<T>(&mut self, field: Arguments<'_>, text: &str, parse: impl Fn(&str) -> Result<T, String>) {
+        match parse(&without_leading_zeros(text)).or_else(|_| parse(text)) {
+            Ok(_) => self.has_address = true,
+            Err(reason) => self.leave_out(field, reason),
+        }
     }
 
     /// An IPv4 or IPv6 address.
     pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
-        if parse_address(&without_leading_zeros(text)).is_err()
-            && let Err(reason) = parse_address(text)
-        {
-            self.refuse(field, reason);
-        }
+        self.address_if(field, text, parse_address);
     }
 
     /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
     /// (`ValidateNonSpecialIP`). It prevents authors of endpoints from reaching the loopback of a node.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
-        if routable_address(&without_leading_zeros(text)).is_err()
-            && let Err(reason) = routable_address(text)
-        {
-            self.refuse(field, reason);
-        }
+        self.address_if(field, text, routable_address);
     }
 
     /// An address, with a prefix length or without.
     pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
-        if without_leading_zeros(text).parse::<IpNetwork>().is_err() {
-            self.refuse(field, format!("{text:?} is not an address of an interface, as in 192.168.16.2/24"));
-        }
+        self.address_if(field, text, |text| {
+            let problem = |_| format!("{text:?} is not an address of an interface, as in 192.168.16.2/24");
+            text.parse::<IpNetwork>().map_err(problem)
+        });
     }
 
     /// The name of an object, an interface or a node.
@@ -70,10 +89,15 @@ impl Check {
         }
     }
 
-    /// An address and a prefix length.
+    /// The range of addresses of an object.
     pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
-        if !text.contains('/') || without_leading_zeros(text).parse::<IpNetwork>().is_err() {
-            self.refuse(field, format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"));
+        self.address_if(field, text, parse_network);
+    }
+
+    /// The range of addresses of others.
+    pub(super) fn foreign_network(&mut self, field: Arguments<'_>, text: &str) {
+        if let Err(reason) = parse_network(&without_leading_zeros(text)) {
+            self.findings.push((field.to_string(), reason));
         }
     }
 
@@ -137,6 +161,12 @@ impl Check {
         self.known(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
+}
+
+/// An address and a prefix length.
+fn parse_network(text: &str) -> Result<IpNetwork, String> {
+    let network = text.parse().ok().filter(|_| text.contains('/'));
+    network.ok_or_else(|| format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"))
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, String> {

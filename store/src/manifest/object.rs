@@ -191,7 +191,7 @@ impl Reader<'_> {
         };
         let mut check = Check::default();
         let object = accept(manifest, self.kind, &mut check);
-        if check.is_refused {
+        if check.is_refused() {
             return Err(self.failure(check.findings));
         }
         match object.key() {

@@ -22,7 +22,7 @@ pub struct ManifestObject {
     /// Whether its `status` has any content; usually another program writes it. Empty maps, as programs print them, do not
     /// count.
     pub has_status: bool,
-    /// Values that a current API server would refuse, and that contiv ignores.
+    /// Values that a current API server would refuse: addresses that contiv leaves out, and words that it ignores.
     pub unknown_values: Vec<Problem>,
 }
 

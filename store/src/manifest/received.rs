@@ -46,7 +46,7 @@ fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
     let manifest: M = serde_json::from_str(json).ok()?;
     let mut check = Check::default();
     let object = accept(manifest, kind, &mut check);
-    (!check.is_refused).then_some(object)
+    (!check.is_refused()).then_some(object)
 }
 
 /// The slow path of manifests: it accepts `null` fields, as sent for empty lists, and reports where an error is.

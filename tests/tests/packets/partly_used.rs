@@ -204,6 +204,92 @@ fn unknown_words_are_ignored(lab: &Lab, state: &dyn State) -> Result<()> {
     agent.stop().map(drop)
 }
 
+#[test]
+fn manifests_with_bad_addresses_are_served_without_them() -> Result<()> {
+    isolated("partly_used::manifests_with_bad_addresses_are_served_without_them", |lab| {
+        let state = Manifests::new(lab)?;
+        let web = web(lab);
+        let cluster_ips = addresses(&web, lab, Frontend::ClusterIp, plain);
+        let ingress = beside_bad(addresses(&web, lab, Frontend::LoadBalancer, plain), "127.0.0.9");
+        let spec = json!({
+            "type": "LoadBalancer",
+            "clusterIP": cluster_ips[0],
+            "clusterIPs": [&cluster_ips[0], &cluster_ips[1], "10.96.0.300"],
+            "externalIPs": beside_bad(addresses(&web, lab, Frontend::ExternalIp, plain), "192.0.2"),
+            "loadBalancerSourceRanges": beside_bad(client_only(lab), "10.0.0.0/99"),
+            "ports": [{"name": "web", "port": PORT, "nodePort": web.node_port()}],
+        });
+        let status = json!({"loadBalancer": {"ingress": ingress.map(|ip| json!({"ip": ip}))}});
+        let mut objects = vec![manifest("Service", web.name, json!({"spec": spec, "status": status}))];
+        for family in Family::BOTH {
+            let ports = json!([{"name": "web", "port": TARGET_PORT}]);
+            let mut slice = slice_manifest(&web, family, &ports, plain);
+            add_bad_endpoints(&mut slice);
+            objects.push(slice);
+        }
+        write_all(&state, &objects)?;
+        bad_addresses_are_left_out(lab, &state)
+    })
+}
+
+#[test]
+fn etcd_values_with_bad_addresses_are_served_without_them() -> Result<()> {
+    isolated("partly_used::etcd_values_with_bad_addresses_are_served_without_them", |lab| {
+        let state = Etcd::start(lab)?;
+        let web = web(lab);
+        let cluster_ips = addresses(&web, lab, Frontend::ClusterIp, plain);
+        let service = json!({
+            "name": web.name, "namespace": NAMESPACE, "service_type": "LoadBalancer",
+            "cluster_ip": cluster_ips[0],
+            "cluster_ips": [&cluster_ips[0], "10.96.0.300", &cluster_ips[1]],
+            "external_ips": beside_bad(addresses(&web, lab, Frontend::ExternalIp, plain), "192.0.2"),
+            "lb_ingress_ips": beside_bad(addresses(&web, lab, Frontend::LoadBalancer, plain), "127.0.0.9"),
+            "loadbalancer_source_ranges": beside_bad(client_only(lab), "10.0.0.0/99"),
+            "port": [{"name": "web", "protocol": "TCP", "port": PORT, "node_port": web.node_port()}],
+        });
+        state.put_value(&Etcd::key(&web), &service.to_string())?;
+        for family in Family::BOTH {
+            let ports = json!([{"name": "web", "protocol": "TCP", "port": TARGET_PORT}]);
+            let mut slice = slice_value(&web, family, &ports, plain);
+            add_bad_endpoints(&mut slice);
+            state.put_value(&slice_key(&slice_name(&web, family)), &slice.to_string())?;
+        }
+        bad_addresses_are_left_out(lab, &state)
+    })
+}
+
+/// These addresses, behind one that cannot be used.
+fn beside_bad([one, other]: [String; 2], bad: &str) -> [String; 3] {
+    [bad.to_owned(), one, other]
+}
+
+/// Endpoints of which none can be used, before the good one.
+fn add_bad_endpoints(slice: &mut Value) {
+    if let Some(endpoints) = slice["endpoints"].as_array_mut() {
+        for bad in ["10.244.2", "169.254.7.7", "fe80::7"] {
+            endpoints.insert(0, json!({"addresses": [bad], "conditions": {"ready": true}}));
+        }
+    }
+}
+
+fn bad_addresses_are_left_out(lab: &Lab, state: &dyn State) -> Result<()> {
+    let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+    let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+    let web = web(lab);
+    for family in Family::BOTH {
+        for frontend in [Frontend::ExternalIp, Frontend::LoadBalancer, Frontend::NodePort] {
+            check_answer(&lab.client, web.address(lab, frontend, family))?;
+        }
+        check_answer(&lab.pod1, web.address(lab, Frontend::ClusterIp, family))?;
+        // It is in none of the ranges that are left.
+        check_silence(&lab.pod1, web.address(lab, Frontend::LoadBalancer, family))?;
+    }
+    let left_out =
+        ["10.96.0.300", "192.0.2\\\"", "127.0.0.9", "10.0.0.0/99", "10.244.2\\\"", "169.254.7.7", "fe80::7"];
+    check_quarantine(&agent, &left_out)?;
+    agent.stop().map(drop)
+}
+
 fn web(lab: &Lab) -> Service {
     Service::new("web", 80, &[lab.pod3.host])
 }
@@ -304,15 +390,23 @@ fn put_slice(
     ports: &Value,
     spelling: impl Fn(IpAddr) -> String,
 ) -> Result<()> {
-    let name = slice_name(service, family);
-    let value = json!({
-        "name": name, "namespace": NAMESPACE, "service_name": service.name,
+    let value = slice_value(service, family, ports, spelling);
+    state.put_value(&slice_key(&slice_name(service, family)), &value.to_string())
+}
+
+fn slice_value(
+    service: &Service,
+    family: Family,
+    ports: &Value,
+    spelling: impl Fn(IpAddr) -> String,
+) -> Value {
+    json!({
+        "name": slice_name(service, family), "namespace": NAMESPACE, "service_name": service.name,
         "address_type": address_type(family), "ports": ports,
         "endpoints": [{
             "addresses": [spelling(service.backends[0].address(family))], "conditions": {"ready": true},
         }],
-    });
-    state.put_value(&slice_key(&name), &value.to_string())
+    })
 }
 
 fn slice_key(name: &str) -> String {

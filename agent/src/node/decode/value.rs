@@ -1,7 +1,7 @@
 //! One value of the store, decoded.
 
 use contiv_model::{
-    Event, ObjectKey,
+    Event, Object, ObjectKey,
     wire::{self, Decoded, FieldError},
 };
 use contiv_proto::Key;
@@ -32,6 +32,7 @@ pub(super) enum Outcome {
     Good(Event, Option<String>, Option<Box<BadValue>>),
     /// Irrelevant to the processor.
     Ignored,
+    /// Not for the processor: a value that cannot be used, or of which a part is used elsewhere.
     Bad(BadValue),
 }
 
@@ -51,19 +52,21 @@ pub(super) fn decode(entry: &Entry) -> Outcome {
         return bad(wire::object_key(&key), reason);
     }
     match wire::decode_all(&key, &entry.value, entry.create_revision) {
-        Ok(Decoded { object: Some(object), warnings, triggered }) => {
-            let partly = (!warnings.is_empty()).then(|| {
-                Box::new(BadValue {
-                    key: entry.key.clone(),
-                    object: Some(object.key()),
-                    reason: join(&key, &warnings),
-                    is_used: true,
-                    is_empty: false,
-                })
+        Ok(Decoded { object, warnings, triggered }) => {
+            let partly = (!warnings.is_empty()).then(|| BadValue {
+                key: entry.key.clone(),
+                object: object.as_ref().map(Object::key),
+                reason: join(&key, &warnings),
+                is_used: true,
+                is_empty: false,
             });
-            Outcome::Good(Event::Put(object), triggered, partly)
+            match (object, partly) {
+                (Some(object), partly) => Outcome::Good(Event::Put(object), triggered, partly.map(Box::new)),
+                // An external workload.
+                (None, Some(partly)) => Outcome::Bad(partly),
+                (None, None) => Outcome::Ignored,
+            }
         }
-        Ok(Decoded { object: None, .. }) => Outcome::Ignored,
         Err(error) => bad(wire::object_key(&key), error.to_string()),
     }
 }

@@ -109,7 +109,7 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
     let problems = problems(
         Kind::Service,
         r#"{"annotations":{"contiv.io/balance":"least-conn","contiv.io/prefer-local":"1"},
-            "loadbalancer_source_ranges":["10.0.0.0/8","10.0.0.1"],"health_check_node_port":-1}"#,
+            "loadbalancer_source_ranges":["fd00::/8","10.0.0.1"],"health_check_node_port":-1}"#,
     );
     for (field, hint) in [
         ("annotations[contiv.io/balance]: ", "neither random nor client-address"),

@@ -53,7 +53,8 @@ struct Hint {
 impl Endpoint {
     pub(super) fn into_message(self, i: usize, address_type: &str, check: &mut Check) -> wire::Endpoint {
         if self.addresses.is_empty() {
-            check.refuse(format_args!("endpoints[{i}].addresses"), "missing; an endpoint needs an address");
+            check
+                .leave_out(format_args!("endpoints[{i}].addresses"), "missing; an endpoint needs an address");
         }
         for (j, address) in self.addresses.iter().enumerate() {
             check_family(i, j, address, address_type, check);
@@ -108,6 +109,6 @@ fn check_family(i: usize, j: usize, address: &str, address_type: &str, check: &m
     if is_right {
         check.routable_address(field, address);
     } else {
-        check.refuse(field, format!("{address:?} is not an address of the slice's type, {address_type}"));
+        check.leave_out(field, format!("{address:?} is not an address of the slice's type, {address_type}"));
     }
 }

@@ -71,7 +71,7 @@ impl Spec {
             check.routable_address(format_args!("spec.externalIPs[{i}]"), address);
         }
         for (i, range) in self.load_balancer_source_ranges.iter().enumerate() {
-            check.network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
+            check.foreign_network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
         }
     }
 
@@ -83,7 +83,7 @@ impl Spec {
             if let Some(first) = families.insert(address.to_canonical().is_ipv4(), i) {
                 let reason =
                     format!("{address} is of the family of spec.clusterIPs[{first}]; one of each is allowed");
-                check.refuse(format_args!("spec.clusterIPs[{i}]"), reason);
+                check.leave_out(format_args!("spec.clusterIPs[{i}]"), reason);
             }
         }
     }
@@ -110,6 +110,7 @@ impl Spec {
             if port.node_port == 0 {
                 continue;
             }
+            check.can_be_reached();
             if let Some(first) = node_ports.insert((port.node_port, protocol), i) {
                 let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.node_port);
                 check.refuse(format_args!("spec.ports[{i}].nodePort"), reason);

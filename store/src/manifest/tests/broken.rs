@@ -329,6 +329,69 @@ fn object_with_unknown_value_is_used_without_it() {
 }
 
 #[test]
+fn object_with_bad_address_is_used_without_it() {
+    for (text, expected) in [
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.1, \
+             clusterIPs: [10.96.0.1, 10.96.0.2], externalIPs: [x, 192.0.2.1], loadBalancerSourceRanges: [x], \
+             ports: [{port: 80}]}, status: {loadBalancer: {ingress: [{ip: 127.0.0.1}]}}}",
+            4,
+        ),
+        (
+            "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: x, \
+             ports: [{port: 80, nodePort: 30080}]}}",
+            1,
+        ),
+        (
+            "{apiVersion: v1, kind: Endpoints, metadata: {name: web}, subsets: [{addresses: [{ip: x}, {ip: 10.1.1.3}], \
+             notReadyAddresses: [{ip: y}]}]}",
+            2,
+        ),
+        (
+            "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1}, addressType: IPv4, \
+             endpoints: [{addresses: [x]}, {addresses: ['fd00::1']}, {addresses: []}, {addresses: [10.1.1.3]}]}",
+            3,
+        ),
+        (
+            "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDR: x}, \
+             status: {addresses: [{type: InternalIP, address: y}, {type: ExternalIP, address: 192.168.1.1}]}}",
+            2,
+        ),
+        (
+            "{apiVersion: v1, kind: Pod, metadata: {name: p1}, \
+             status: {hostIP: x, podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}, {ip: y}]}}",
+            2,
+        ),
+        (
+            "{apiVersion: contiv.io/v1, kind: VppNode, metadata: {name: w}, \
+             spec: {id: 2, ip_addresses: [x, 192.168.16.3/24]}}",
+            1,
+        ),
+        (
+            "{apiVersion: workload.linkerd.io/v1beta1, kind: ExternalWorkload, metadata: {name: vm}, \
+             spec: {meshTLS: {identity: a, serverName: a}, workloadIPs: [{ip: x}, {ip: 10.0.0.1}]}}",
+            1,
+        ),
+    ] {
+        let parsed = parse(text);
+        assert_eq!((parsed.problems.len(), parsed.objects.len()), (0, 1), "{text}: {:?}", parsed.problems);
+        let unknown = &parsed.objects[0].unknown_values;
+        assert_eq!(unknown.len(), expected, "{unknown:?}");
+        let refused = refused(text);
+        assert_eq!(
+            (refused.problems.len(), refused.objects.len()),
+            (expected, 0),
+            "in place of an API server"
+        );
+        let without =
+            text.replace("192.168.1.1", "z").replace("192.168.16.3/24", "z").replace("192.0.2.1", "z");
+        let without = without.replace("10.96.0.", "z").replace("10.1.1.3", "z").replace("10.0.0.1", "z");
+        let nothing_left = parse(&without.replace("nodePort: 30080", "nodePort: 0"));
+        assert_eq!((nothing_left.objects.len(), nothing_left.broken.len()), (0, 1), "{without}");
+    }
+}
+
+#[test]
 fn addresses_with_leading_zeros_are_accepted() {
     for text in [
         "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: 172.30.0.041, \
