@@ -25,6 +25,7 @@ mod lab;
 mod mass_deletion;
 mod mirror;
 mod mirror_kills;
+mod nat44;
 mod new_node;
 mod nftables_kernel;
 mod nftables_watch;
