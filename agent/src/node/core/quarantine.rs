@@ -203,9 +203,10 @@ impl Quarantine {
                 self.of_other_family.remove(id);
             }
             if is_new && self.log.allow(now.instant) {
-                match is_meant {
-                    true => warn!(service = %id, reason = %OTHER_FAMILY, "a service refuses all connections"),
-                    false => info!(service = %id, "left the quarantine"),
+                if is_meant {
+                    warn!(service = %id, reason = %OTHER_FAMILY, "a service refuses all connections");
+                } else {
+                    info!(service = %id, "left the quarantine");
                 }
             }
         }
