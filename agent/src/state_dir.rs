@@ -42,7 +42,7 @@ pub enum StateDirError {
     #[error(
         "another agent (pid {pid}) holds {path}: stop it first, or give this one a folder of its own with --state-dir"
     )]
-    Held {
+    InUse {
         /// The pid in the lock file.
         pid: String,
         /// The lock file.
@@ -82,7 +82,7 @@ impl StateDir {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StateDirError::Held { pid: holder(&mut file), path });
+                return Err(StateDirError::InUse { pid: holder(&mut file), path });
             }
             Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
         }

@@ -57,7 +57,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
                     Table::Peer(layout) => load_peer(layout, &services, changes),
                     Table::Contiv => load_contiv(&services, changes),
                 }?;
-                table.put_to_sleep().map(|()| costs)
+                table.deactivate().map(|()| costs)
             })?;
             if changes > 0 && services.len() <= ALL_COMPLETE {
                 figures.push(figure(format!("{table}, load"), costs.loaded));

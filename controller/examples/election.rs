@@ -1,4 +1,5 @@
-//! Several processes, one of which counts. Start it twice, stop or pause the one that counts, and the other takes over.
+//! Leader election: of several processes only the leader counts. Start it twice, stop or pause the leader, and the other one takes
+//! over.
 //!
 //! `cargo run -p contiv-controller --example election -- etcd://127.0.0.1:2379 NAME`
 

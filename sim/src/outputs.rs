@@ -1,4 +1,4 @@
-//! What the outputs of the core ask for, carried out.
+//! Carries out the outputs of the core.
 
 use std::collections::BTreeMap;
 

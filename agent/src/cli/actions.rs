@@ -25,7 +25,7 @@ impl ConfirmDeletions {
         }
         let Answer { deletions } = self.agent.post("/controller/confirm-deletions")?;
         writeln!(terminal.out, "deletions: {deletions}")?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }
 
@@ -48,6 +48,6 @@ impl ResyncCommand {
         }
         let Answer { resync, after } = self.agent.post("/controller/resync")?;
         writeln!(terminal.out, "resync: {resync}; `contiv events` shows it after event {after}")?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }

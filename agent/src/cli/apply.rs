@@ -62,10 +62,10 @@ impl Apply {
             if is_good {
                 writeln!(terminal.err, "note: no objects to apply")?;
             }
-            return Ok(Outcome::good_if(is_good));
+            return Ok(Outcome::success_if(is_good));
         }
         self.store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
-        Ok(Outcome::good_if(is_good))
+        Ok(Outcome::success_if(is_good))
     }
 }
 

@@ -44,6 +44,6 @@ impl Cleanup {
                 }
             }
         }
-        Ok(Outcome::good_if(is_good))
+        Ok(Outcome::success_if(is_good))
     }
 }

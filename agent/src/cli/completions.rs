@@ -24,7 +24,7 @@ impl Completions {
         let shells = Shells::builtins();
         let shell = shells.completer(&self.shell.to_string()).context("nothing completes for this shell")?;
         shell.write_registration(VARIABLE, "contiv", "contiv", "contiv", &mut terminal.out)?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }
 

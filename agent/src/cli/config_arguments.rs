@@ -45,13 +45,13 @@ impl<C: Settings> ConfigArguments<C> {
         if self.check_config {
             writeln!(terminal.out, "# ok: this is the effective configuration")?;
             write!(terminal.out, "{}", config.to_toml()?)?;
-            return Ok(Outcome::Good);
+            return Ok(Outcome::Success);
         }
         let (format, level) = config.log();
         let (level, lines) = logging::start(format, level)?;
         // The last messages do not wait for a slow reader either.
         terminal.err = Box::new(lines);
         process(&config, level)?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }

@@ -47,7 +47,7 @@ impl Delete {
             print_problems(&parsed.problems, &mut terminal.err)?;
             let keys: Vec<Key> = parsed.objects.into_iter().map(|object| object.key).collect();
             let is_good = self.store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
-            return Ok(Outcome::good_if(is_good && parsed.problems.is_empty()));
+            return Ok(Outcome::success_if(is_good && parsed.problems.is_empty()));
         }
         if self.resources.are_none() {
             return Err(UsageError("say what: by -f, by KIND and NAME, or by KIND and -l".to_owned()).into());
@@ -78,7 +78,7 @@ impl Delete {
             }
             Ok(is_good)
         })?;
-        Ok(Outcome::good_if(is_good))
+        Ok(Outcome::success_if(is_good))
     }
 
     /// True if all of them existed, or need not exist.

@@ -79,7 +79,7 @@ impl Events {
         }
         self.print(events, terminal)?;
         if !self.watch {
-            return Ok(Outcome::Good);
+            return Ok(Outcome::Success);
         }
         loop {
             terminal.out.flush()?;

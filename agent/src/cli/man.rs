@@ -22,6 +22,6 @@ impl Man {
     pub(super) fn run(self, command: Command) -> anyhow::Result<Outcome> {
         clap_mangen::generate_to(command, &self.folder)
             .with_context(|| format!("failed to write manual pages into {}", self.folder.display()))?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }

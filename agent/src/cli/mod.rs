@@ -155,8 +155,8 @@ pub fn main() -> ExitCode {
     };
     let result = result.and_then(|outcome| Ok(terminal.out.flush().map(|()| outcome)?));
     let code = match result {
-        Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::SomeBad) => ExitCode::from(1),
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::PartialFailure) => ExitCode::from(1),
         // The reader has seen enough, as in `contiv get svc | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,13 +3,13 @@
 /// The result of a command without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Good,
-    /// The rest succeeded; the problems have been printed.
-    SomeBad,
+    Success,
+    /// Something failed, and its problems have been printed; the rest succeeded.
+    PartialFailure,
 }
 
 impl Outcome {
-    pub(super) const fn good_if(is_good: bool) -> Self {
-        if is_good { Self::Good } else { Self::SomeBad }
+    pub(super) const fn success_if(is_success: bool) -> Self {
+        if is_success { Self::Success } else { Self::PartialFailure }
     }
 }

@@ -34,7 +34,7 @@ impl Reference {
             Page::Configuration => configuration()?,
         };
         terminal.out.write_all(text.as_bytes())?;
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }
 

@@ -51,7 +51,7 @@ impl Render {
         self.manifests.report(&parsed, &mut terminal.err)?;
         let DesiredState { snapshot, is_good } = desired_state(&parsed, &self.settings, false, terminal)?;
         let Some(snapshot) = snapshot else {
-            return Ok(Outcome::SomeBad);
+            return Ok(Outcome::PartialFailure);
         };
         let text = match self.output {
             Output::Nft => dry_run::nft(&snapshot),
@@ -60,7 +60,7 @@ impl Render {
             Output::Table => table(&snapshot),
         };
         writeln!(terminal.out, "{}", text.trim_end())?;
-        Ok(Outcome::good_if(is_good))
+        Ok(Outcome::success_if(is_good))
     }
 }
 

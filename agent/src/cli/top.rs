@@ -84,7 +84,7 @@ impl Top {
             }
             self.show(&rates, terminal)?;
             if self.once {
-                return Ok(Outcome::Good);
+                return Ok(Outcome::Success);
             }
         }
     }

@@ -47,6 +47,6 @@ impl Version {
             Output::Json => writeln!(terminal.out, "{value:#}")?,
             Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&value)?)?,
         }
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 }

@@ -59,7 +59,7 @@ impl WatchArgument {
         if !self.watch {
             terminal.err.write_all(frame.err.as_bytes())?;
             terminal.out.write_all(frame.out.as_bytes())?;
-            return Ok(Outcome::good_if(frame.is_good));
+            return Ok(Outcome::success_if(frame.is_good));
         }
         let mut text = frame.err + &frame.out;
         let mut shown = BTreeSet::new();

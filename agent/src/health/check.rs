@@ -70,7 +70,7 @@ impl HealthUpdate {
         self.node_ips = later.node_ips.or_else(|| self.node_ips.take());
     }
 
-    /// What these changes come to; none if nothing. The work is that of the services in them that have a health check.
+    /// The update that these changes require; none if they require none. Only changed services with a health check cost something.
     pub fn of(changes: &ChangeSet) -> Option<Self> {
         let check =
             |service: Option<&Arc<ContivService>>| service.and_then(|service| HealthCheck::of(service));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_node_are_update() {
+    fn changed_node_ips_are_an_update() {
         let node_ips: BTreeSet<IpAddr> = ["192.168.0.1".parse().unwrap()].into();
         let node = Some(NodeFacts { node_ips: node_ips.clone(), ..NodeFacts::default() });
         let update = HealthUpdate::of(&ChangeSet { node, ..ChangeSet::default() });

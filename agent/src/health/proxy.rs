@@ -13,7 +13,7 @@ pub const UNAPPLIED_LIMIT: Duration = Duration::from_secs(60);
 pub struct ProxyHealth {
     /// The first snapshot has been applied, and the last call did not fail.
     pub in_sync: bool,
-    /// Since when the oldest pending change waits. Until the first snapshot is applied: the start.
+    /// When the oldest pending change arrived; the agent's start until the first snapshot is applied.
     pub unapplied_since: Option<Instant>,
     /// When something was last applied.
     pub last_applied: Option<Timestamp>,
@@ -39,7 +39,7 @@ impl ProxyHealth {
     }
 
     /// True if the dataplane matches the store, so that a load balancer can rely on the local endpoints of a service.
-    pub fn can_be_relied_on(self, now: Instant) -> bool {
+    pub fn is_healthy(self, now: Instant) -> bool {
         self.in_sync && self.is_up_to_date(now)
     }
 }
@@ -55,16 +55,16 @@ mod tests {
         for (seconds, expected) in [(0, true), (60, true), (61, false)] {
             let now = start + Duration::from_secs(seconds);
             assert_eq!(health.is_up_to_date(now), expected, "{seconds}");
-            assert_eq!(health.can_be_relied_on(now), expected, "{seconds}");
+            assert_eq!(health.is_healthy(now), expected, "{seconds}");
         }
         let applied = ProxyHealth { unapplied_since: None, ..health };
-        assert!(applied.can_be_relied_on(start + Duration::from_secs(1000)));
+        assert!(applied.is_healthy(start + Duration::from_secs(1000)));
     }
 
     #[test]
-    fn failure_keeps_the_node_but_distrusts_its_endpoints() {
+    fn failed_renderer_is_up_to_date_but_not_healthy() {
         let health = ProxyHealth { in_sync: false, ..ProxyHealth::starting() };
         let now = Instant::now();
-        assert_eq!((health.is_up_to_date(now), health.can_be_relied_on(now)), (true, false));
+        assert_eq!((health.is_up_to_date(now), health.is_healthy(now)), (true, false));
     }
 }

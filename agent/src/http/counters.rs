@@ -18,16 +18,16 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CountersArguments {
-    /// Only so many, those with the most connections.
+    /// The maximum number of services: those with the most connections.
     top: Option<usize>,
 }
 
 /// Connections by service.
 #[derive(Debug, Serialize)]
 pub(super) struct CountersView {
-    /// When they were read.
+    /// When the counters were read.
     at: Timestamp,
-    /// How long that took.
+    /// The duration of reading them.
     took_ms: f64,
     /// New connections that no backend could serve, of all services.
     refused: u64,
@@ -38,7 +38,10 @@ pub(super) struct CountersView {
 impl CountersView {
     /// Services by name, with their served and refused connections.
     pub(super) fn connections(&self) -> Vec<(String, u64, u64)> {
-        self.services.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect()
+        self.services
+            .iter()
+            .map(|usage| (usage.service.to_string(), usage.connections, usage.refused))
+            .collect()
     }
 }
 
@@ -51,12 +54,12 @@ pub(super) async fn counters(
     read(&api, top).await.map(Json)
 }
 
-/// Reads them; only the `top` services if that is given.
+/// Reads the kernel's counters; only those of the `top` services if that is given.
 pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
     let services = api.ask(Core::services).await?;
     let start = Instant::now();
     let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
-    let refused = services.iter().map(|of| of.refused).sum();
+    let refused = services.iter().map(|usage| usage.refused).sum();
     services.truncate(top.unwrap_or(usize::MAX));
     Ok(CountersView {
         at: Timestamp::now(),

@@ -18,25 +18,25 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{error::ApiError, response_budget::ResponseBudget};
 
-/// The slowest answer takes a tenth of that.
+/// The time limit of an answer: ten times what the slowest one takes.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// No request has a large body.
 const BODY_LIMIT: usize = 16 << 10;
-/// Concurrent requests: many more than people and probes ever make.
-const REQUESTS: usize = 64;
+/// The number of concurrent requests: many more than people and probes ever make.
+const MAX_REQUESTS: usize = 64;
 /// The endpoints for probes. They are small, and wait for nothing.
 const PROBED: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"];
 
 /// Wraps all endpoints.
 pub(super) fn protect(router: Router) -> Router {
-    let (slots, room) = (Arc::new(Semaphore::new(REQUESTS)), ResponseBudget::new());
+    let (slots, budget) = (Arc::new(Semaphore::new(MAX_REQUESTS)), ResponseBudget::new());
     router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
-        let (slots, room) = (Arc::clone(&slots), room.clone());
-        async move { check_and_run(&slots, &room, request, next).await }
+        let (slots, budget) = (Arc::clone(&slots), budget.clone());
+        async move { check_and_run(&slots, &budget, request, next).await }
     }))
 }
 
-async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Request, next: Next) -> Response {
+async fn check_and_run(slots: &Semaphore, budget: &ResponseBudget, request: Request, next: Next) -> Response {
     if let Err(error) = check(request.method(), request.headers()) {
         return error.into_response();
     }
@@ -44,7 +44,7 @@ async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Reques
     // Requests that change something may wait long, but their answers are small.
     let may_be_large = request.method().is_safe() && !PROBED.contains(&request.uri().path());
     let answer =
-        async { if may_be_large { room.make(next.run(request)).await } else { next.run(request).await } };
+        async { if may_be_large { budget.make(next.run(request)).await } else { next.run(request).await } };
     let answer = timeout(TIME_LIMIT, answer).await;
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
 }
@@ -52,14 +52,14 @@ async fn check_and_run(slots: &Semaphore, room: &ResponseBudget, request: Reques
 /// Accepts only requests to an IP address or localhost, and none from pages of other sites.
 fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    // A foreign name can resolve to 127.0.0.1, and then its pages count as ours.
-    if let Some(host) = text(HOST).filter(|host| !is_own(host)) {
+    // DNS rebinding: a foreign name that resolves to 127.0.0.1 makes its pages same-origin with the agent.
+    if let Some(host) = text(HOST).filter(|host| !is_address_or_localhost(host)) {
         return Err(ApiError::ForeignHost(host.to_owned()));
     }
     if method.is_safe() {
         return Ok(());
     }
-    // Only browsers send an origin. Our own page's origin equals the host.
+    // Only browsers send an origin. That of the agent's own page equals the host.
     let is_foreign = |origin: &&str| {
         let host = origin.strip_prefix("http://");
         host.is_none() || host != text(HOST)
@@ -70,8 +70,8 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// An IP address, or localhost; with any port.
-fn is_own(host: &str) -> bool {
+/// True for an IP address or localhost, with any port.
+fn is_address_or_localhost(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_change_nothing() {
+    fn changes_requested_by_pages_of_other_sites_are_refused() {
         let host = ("host", "127.0.0.1:9999");
         assert_eq!(verdict(&Method::POST, &[host]), Ok(()), "curl sends no origin");
         assert_eq!(verdict(&Method::POST, &[host, ("origin", "http://127.0.0.1:9999")]), Ok(()));

@@ -39,7 +39,7 @@ impl ResponseBudget {
         }
     }
 
-    /// Makes a potentially large answer, when it is its turn.
+    /// Makes a potentially large answer, when a slot is free.
     pub(super) async fn make(&self, answer: impl Future<Output = Response>) -> Response {
         // The semaphore is never closed.
         let Ok(Ok(_turn)) = timeout(QUEUE_TIMEOUT, self.making.acquire()).await else {

@@ -42,7 +42,7 @@ impl SizeMetrics {
                 "Stored objects that cannot be used, or only in part",
                 &sizes.quarantined,
             ),
-            ("store_revision", "The newest revision of the store that was taken in", &sizes.revision),
+            ("store_revision", "The newest revision of the store that was handled", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
             ("store_up", "1 when the store is followed", &sizes.store_up),
             ("from_mirror", "1 while the state in use was saved before the start", &sizes.from_mirror),

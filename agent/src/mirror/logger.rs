@@ -30,7 +30,7 @@ impl Logger {
 
     /// Does not sync, so it waits for the disk only when the kernel has too much to write already.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        self.hand_over(Work::Begin { first: self.log.next() });
+        self.send_to_writer(Work::Begin { first: self.log.next() });
         while let Ok(job) = jobs.recv() {
             self.log.set_saved(self.saved.load(Ordering::Relaxed));
             let work = match job {
@@ -52,11 +52,11 @@ impl Logger {
                     Work::Replace(Replacement { number, revision, entries, keep })
                 }
             };
-            self.hand_over(work);
+            self.send_to_writer(work);
         }
     }
 
-    fn hand_over(&self, work: Work) {
+    fn send_to_writer(&self, work: Work) {
         // A thread that has ended has reported why.
         let _ = self.writer.send(work);
     }

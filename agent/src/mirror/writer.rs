@@ -20,9 +20,9 @@ use super::{
 };
 
 /// The least time between two writes: several changes of a key meanwhile are written once.
-const PERIOD: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a whole list waits: it usually arrives at the start, when the renderers need the processors.
-const AFTER_LIST: Duration = Duration::from_secs(3);
+const LIST_WRITE_DELAY: Duration = Duration::from_secs(3);
 
 /// The state of the thread.
 pub(super) struct Writer {
@@ -30,8 +30,8 @@ pub(super) struct Writer {
     source: String,
     reports: mpsc::Sender<MirrorReport>,
     retry_after: Duration,
-    /// The queued bytes of changes.
-    waiting: Arc<AtomicUsize>,
+    /// The bytes of queued changes.
+    queued_bytes: Arc<AtomicUsize>,
     /// The last record of this process's log that is saved.
     saved: Arc<AtomicU64>,
     /// The first record of this process's log. Older ones are replayed when the mirror is opened.
@@ -55,7 +55,7 @@ impl Writer {
         source: String,
         reports: mpsc::Sender<MirrorReport>,
         retry_after: Duration,
-        waiting: Arc<AtomicUsize>,
+        queued_bytes: Arc<AtomicUsize>,
         saved: Arc<AtomicU64>,
     ) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Writer {
             source,
             reports,
             retry_after,
-            waiting,
+            queued_bytes,
             saved,
             first: u64::MAX,
             mirror: None,
@@ -96,10 +96,10 @@ impl Writer {
                         self.write(std::mem::take(&mut pending));
                     }
                     pending.replace(list);
-                    next_write = Instant::now() + AFTER_LIST;
+                    next_write = Instant::now() + LIST_WRITE_DELAY;
                 }
                 Ok(Work::Apply { number, batch }) => {
-                    self.waiting.fetch_sub(size(&batch), Ordering::Relaxed);
+                    self.queued_bytes.fetch_sub(size(&batch), Ordering::Relaxed);
                     match &mut self.gap {
                         // Added to the saved content it would produce a state that never existed, with a revision that says it
                         // is complete.
@@ -112,7 +112,8 @@ impl Writer {
                         let had_gap = self.gap.is_some();
                         self.write(std::mem::take(&mut pending));
                         // A full disk must not cause repeated lists of the store.
-                        let pause = if had_gap && self.gap.is_some() { self.retry_after } else { PERIOD };
+                        let pause =
+                            if had_gap && self.gap.is_some() { self.retry_after } else { WRITE_INTERVAL };
                         next_write = Instant::now() + pause;
                     } else if end == RecvTimeoutError::Timeout {
                         self.request_list();
@@ -135,7 +136,7 @@ impl Writer {
     }
 
     fn load(&mut self) -> Option<Saved> {
-        let error = match self.opened().and_then(|mirror| mirror.load()) {
+        let error = match self.open_mirror().and_then(|mirror| mirror.load()) {
             Ok(saved) => return saved,
             Err(error) => error,
         };
@@ -148,7 +149,7 @@ impl Writer {
 
     fn write(&mut self, pending: Pending) {
         let (revision, number) = (pending.revision(), pending.number());
-        match self.opened().and_then(|mirror| pending.write(mirror)) {
+        match self.open_mirror().and_then(|mirror| pending.write(mirror)) {
             Ok(()) => {
                 if self.gap.take().is_some() {
                     info!(revision, "the mirror is written again");
@@ -163,20 +164,20 @@ impl Writer {
 
     /// The failed write is lost: only a replacement can be written next.
     fn fail(&mut self, error: &MirrorError) {
-        // Once, and not for each similar failure.
+        // Logged once for consecutive failures.
         if self.gap.is_none() {
             error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
         }
         self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
-        // Whatever it contains: the next write opens and checks it again.
+        // The file may be damaged: the next write opens and checks it again.
         self.mirror = None;
         self.report(MirrorReport::Failed(error.to_string()));
     }
 
     /// Requests a list of the store, if the mirror can be written again.
     fn request_list(&mut self) {
-        // Opening it writes to it.
-        match self.opened().map(drop) {
+        // Opening the database writes to it, so it shows whether the disk accepts writes.
+        match self.open_mirror().map(drop) {
             Ok(()) => {
                 self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
                 self.report(MirrorReport::CaughtUp);
@@ -185,7 +186,8 @@ impl Writer {
         }
     }
 
-    fn opened(&mut self) -> Result<&mut Mirror, MirrorError> {
+    /// The open database; opens it if the last use failed or there was none.
+    fn open_mirror(&mut self) -> Result<&mut Mirror, MirrorError> {
         let mirror = if let Some(mirror) = self.mirror.take() {
             mirror
         } else {

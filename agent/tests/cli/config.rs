@@ -3,7 +3,7 @@ use std::fs;
 use crate::contiv::{command, finish, run, text};
 
 #[test]
-fn flags_win_over_environment_and_that_over_file() {
+fn flags_override_environment_which_overrides_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.toml");
     let settings =

@@ -33,7 +33,7 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
         client.runtime.block_on(client.store.commit(change)).map_err(unexpected)?;
         let acknowledged = Instant::now();
         let text = format!("\"{new}\"");
-        client.runtime.block_on(seen(&mut watch, text.as_bytes()))?;
+        client.runtime.block_on(wait_for_slices(&mut watch, text.as_bytes()))?;
         in_etcd.push(acknowledged.elapsed());
         let mut missing = SERVICES_PER_WORKLOAD;
         while missing > 0 {
@@ -52,18 +52,18 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
 }
 
 /// Waits until all slices of a workload have its new address.
-async fn seen(watch: &mut WatchStream, address: &[u8]) -> Result<()> {
+async fn wait_for_slices(watch: &mut WatchStream, address: &[u8]) -> Result<()> {
     let mut missing = SERVICES_PER_WORKLOAD;
     while missing > 0 {
         let next = timeout(CHANGE_TIMEOUT, watch.next()).await;
         let late = || LabError::TooLate { what: "the slices are in etcd".to_owned(), limit: CHANGE_TIMEOUT };
         let event = next.map_err(|_| late())?.ok_or_else(late)?.map_err(unexpected)?;
         let WatchEvent::Changed(batch) = event else { continue };
-        let has_it = |change: &&Change| match change {
+        let has_address = |change: &&Change| match change {
             Change::Put(entry) => entry.value.windows(address.len()).any(|window| window == address),
             Change::Delete { .. } => false,
         };
-        missing = missing.saturating_sub(batch.changes.iter().filter(has_it).count());
+        missing = missing.saturating_sub(batch.changes.iter().filter(has_address).count());
     }
     Ok(())
 }

@@ -113,11 +113,11 @@ impl<'lab> Packets<'lab> {
             for place in (round..).take(Table::ALL.len()) {
                 let number = place % Table::ALL.len();
                 let table = Table::ALL[number];
-                self.lab.node.run(|| table.wake())?;
+                self.lab.node.run(|| table.activate())?;
                 thread::sleep(SETTLE_TIME);
                 empty_caches(&mut ballast);
                 through[number].push(self.flows(service)?);
-                self.lab.node.run(|| table.put_to_sleep())?;
+                self.lab.node.run(|| table.deactivate())?;
             }
         }
         first_packets.straight.add(&straight);

@@ -29,12 +29,12 @@ impl Table {
     }
 
     /// Deactivates the table, which stays in the kernel (dormant).
-    pub(super) fn put_to_sleep(self) -> Result<()> {
+    pub(super) fn deactivate(self) -> Result<()> {
         run(&["nft", &format!("add table {} {{ flags dormant; }}", self.identity())]).map(drop)
     }
 
     /// Activates the table.
-    pub(super) fn wake(self) -> Result<()> {
+    pub(super) fn activate(self) -> Result<()> {
         run(&["nft", &format!("add table {}", self.identity())]).map(drop)
     }
 

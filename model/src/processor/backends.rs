@@ -25,7 +25,7 @@ pub(super) struct Backends {
     pub(super) local_pods: BTreeSet<PodId>,
 }
 
-/// An endpoint of a port before those of the same address and port are merged.
+/// An endpoint with one of its ports, before those with the same address and port are merged.
 struct Candidate<'a> {
     port: u16,
     endpoint: Endpoint<'a>,
@@ -36,7 +36,7 @@ struct Candidate<'a> {
 struct Endpoint<'a> {
     ip: IpAddr,
     conditions: Conditions,
-    hinted: TopologyHint,
+    hint: TopologyHint,
     local: bool,
     host_network: bool,
     /// The weight of its pod.
@@ -60,8 +60,8 @@ pub(super) fn collect<'a>(
     for slice in slices {
         is_replaced |= !slice.is_supplement;
         let endpoints = slice.endpoints.iter().map(|endpoint| {
-            let hinted = TopologyHint::new(endpoint.hints.as_deref(), placement);
-            Endpoint::new(&endpoint.address, endpoint.conditions, hinted, cache, placement)
+            let hint = TopologyHint::new(endpoint.hints.as_deref(), placement);
+            Endpoint::new(&endpoint.address, endpoint.conditions, hint, cache, placement)
         });
         add(&mut candidates, spec, endpoints, &slice.ports);
     }
@@ -86,7 +86,7 @@ impl<'a> Endpoint<'a> {
     fn new(
         address: &'a EndpointAddress,
         conditions: Conditions,
-        hinted: TopologyHint,
+        hint: TopologyHint,
         cache: &Cache,
         placement: &Placement,
     ) -> Self {
@@ -95,7 +95,7 @@ impl<'a> Endpoint<'a> {
         Self {
             ip: place.ip,
             conditions,
-            hinted,
+            hint,
             local: place.local,
             host_network: place.on_node_address || pod.is_some_and(|pod| pod.host_network),
             weight: pod.map_or(1, |pod| pod.weight),
@@ -114,8 +114,8 @@ fn add<'a>(
     // Each endpoint is evaluated once, however many ports it has.
     for endpoint in endpoints {
         for port in ports {
-            for (spec, candidates) in spec.ports.iter().zip(candidates.iter_mut()) {
-                if spec.name == port.name && spec.protocol == port.protocol {
+            for (service_port, candidates) in spec.ports.iter().zip(candidates.iter_mut()) {
+                if service_port.name == port.name && service_port.protocol == port.protocol {
                     candidates.push(Candidate { port: port.port, endpoint });
                 }
             }
@@ -153,7 +153,7 @@ fn merge(
         };
         backends.push((
             backend,
-            best_ones().map(|endpoint| endpoint.hinted).fold(TopologyHint::NOT, TopologyHint::and),
+            best_ones().map(|endpoint| endpoint.hint).fold(TopologyHint::NOT, TopologyHint::and),
         ));
     }
     backends

@@ -1,4 +1,4 @@
-//! Locates an endpoint's address: on this node or elsewhere, a node's or a pod's, and which address to send to instead.
+//! Locates an endpoint's address: on this node or elsewhere, a node's or a pod's, and the address it is redirected to.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +51,7 @@ pub(super) struct Place {
 pub(super) enum MovedAddresses {
     /// Any address: the ranges of this node changed.
     Any,
-    /// These.
+    /// Only these addresses.
     Of(BTreeSet<IpAddr>),
 }
 
@@ -196,7 +196,7 @@ fn node_port_ips(
             NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
         }
     }
-    if let Some(ipv4) = unnamed_family(&config.node_port_addresses) {
+    if let Some(ipv4) = uncovered_family(&config.node_port_addresses) {
         ips.extend(of_interfaces(&|ip| ip.is_ipv4() == ipv4 && !is_link_local(ip)));
     }
     if config.node_ports_on_loopback {
@@ -207,8 +207,8 @@ fn node_port_ips(
     ips
 }
 
-/// What belongs to the cluster: the nodes, and the ranges of pods; and what else pods reach without masquerading. Link-local
-/// destinations are among them, as in ip-masq-agent. An external address of a node is not: mostly it is translated on the way.
+/// The destinations that pods reach without masquerading: the cluster (nodes, ranges of pods), the configured ranges, and
+/// link-local addresses, as in ip-masq-agent. External addresses of nodes are not among them: mostly they are translated on the way.
 fn non_masquerade_cidrs(
     cache: &Cache,
     config: &ProcessorConfig,
@@ -230,8 +230,8 @@ fn link_local() -> impl Iterator<Item = IpNetwork> {
     ranges.into_iter().filter_map(|(address, prefix)| IpNetwork::new(address, prefix).ok())
 }
 
-/// The family without any range, as whether it is IPv4; none if both have one. `primary` and `all` cover both.
-fn unnamed_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
+/// The family that no setting covers (true for IPv4); none if both are covered. `primary` and `all` cover both.
+fn uncovered_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
     let names = |ipv4: bool| {
         addresses.iter().any(|addresses| match addresses {
             NodePortAddresses::Primary | NodePortAddresses::All | NodePortAddresses::Cluster => true,

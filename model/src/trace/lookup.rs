@@ -36,12 +36,12 @@ pub enum FrontendKind {
     NodePort,
 }
 
-/// A service that asks for the flow's destination and does not get it.
+/// A service that claims the flow's destination, which another service holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostClaim {
     /// The service.
     pub service: ServiceId,
-    /// The frontend it asks for.
+    /// The claimed frontend.
     pub frontend: Frontend,
     /// The service that holds it: the older one, or of the same age the first by name.
     pub holder: ServiceId,
@@ -56,7 +56,7 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    pub(super) fn hit(&self) -> MatchedPort {
+    pub(super) fn matched_port(&self) -> MatchedPort {
         let ServicePort { name, port, protocol, .. } = self.port;
         MatchedPort {
             service: self.service.id.clone(),

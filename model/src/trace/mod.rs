@@ -101,7 +101,7 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
         flow: flow.clone(),
         client,
         detection: Detection::of(flow, &snapshot.node),
-        hit: claim.map(|claim| claim.hit()),
+        hit: claim.map(|claim| claim.matched_port()),
         lost,
         verdict,
     }

@@ -1,4 +1,4 @@
-//! Runs what is simulated for long: `scripts/simulate` starts it.
+//! Runs long simulations of the agent, and compares the model of the kernel with the kernel; `scripts/simulate` starts it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for a terminal")]
 
 use std::{
@@ -18,8 +18,8 @@ const USAGE: &str = "usage: contiv-simulate SECONDS [SEED]
        contiv-simulate --seed SEED
        contiv-simulate --kernel [TRANSACTIONS] [SEED]";
 
-/// How long one world is simulated.
-const WORLD: Duration = Duration::from_secs(12 * 3600);
+/// The simulated time of one world.
+const WORLD_DURATION: Duration = Duration::from_secs(12 * 3600);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +40,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Simulates one world after another on every processor, for so long or until something is wrong.
+/// Simulates one world after another on every processor until the duration is over or an invariant is violated.
 fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
     let start = Instant::now();
     let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -52,9 +52,9 @@ fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
                 let mut seed = first_seed + number;
                 while start.elapsed() < duration {
                     let mut world = World::new(seed);
-                    let result = world.run(WORLD);
-                    let is_wrong = result.is_err();
-                    if results.send((world.stats(), result)).is_err() || is_wrong {
+                    let result = world.run(WORLD_DURATION);
+                    let is_violated = result.is_err();
+                    if results.send((world.stats(), result)).is_err() || is_violated {
                         return;
                     }
                     seed += threads;
@@ -90,7 +90,7 @@ fn report(stats: &Stats, worlds: u64, elapsed: Duration) {
 fn replay(seed: u64) -> ExitCode {
     let mut world = World::new(seed);
     let start = Instant::now();
-    match world.run(WORLD) {
+    match world.run(WORLD_DURATION) {
         Ok(()) => {
             report(&world.stats(), 1, start.elapsed());
             ExitCode::SUCCESS
@@ -99,7 +99,7 @@ fn replay(seed: u64) -> ExitCode {
     }
 }
 
-/// Shows what is left of a violation without all that it does not need.
+/// Reports a violation and shrinks it: prints the smallest set of faults and events that reproduces it.
 fn fail(violation: Violation) -> ExitCode {
     eprintln!("violation with seed {}: {}", violation.seed, violation.what);
     eprintln!("again: scripts/simulate --seed {}; looking for what it needs", violation.seed);
@@ -108,7 +108,7 @@ fn fail(violation: Violation) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Holds the model of the kernel against the one of this network namespace.
+/// Compares the model of the kernel with the real one, in this network namespace.
 fn kernel(count: usize, seed: u64) -> ExitCode {
     let start = Instant::now();
     match compare::compare(&Linux, count, seed) {

@@ -47,13 +47,13 @@ pub mod status {
 pub struct Connection {
     /// The number of the IP protocol.
     pub protocol: u8,
-    /// Who began it.
+    /// The sender of the first packet.
     pub client: SocketAddr,
     /// Where the first packet was sent to.
     pub destination: SocketAddr,
-    /// Who answers.
+    /// The source of replies, after destination NAT.
     pub server: SocketAddr,
-    /// Whom answers are sent to: the client, or an address of the node where its source is hidden.
+    /// The destination of replies: the client, or an address of the node if the source is masqueraded.
     pub source: SocketAddr,
     /// Bits of [`status`].
     pub status: u32,

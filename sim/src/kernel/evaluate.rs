@@ -25,7 +25,7 @@ use super::{
 pub enum Fate {
     /// It reaches somebody.
     Delivered {
-        /// Whom.
+        /// The backend, or another host.
         server: SocketAddr,
         /// The server sees an address of the node in place of the client's.
         is_masqueraded: bool,
@@ -110,8 +110,9 @@ struct Evaluation {
 fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Evaluation {
     let mut packet = Packet::new(connection);
     let is_own = |address: IpAddr| state.is_own(address);
-    let mut way = Way { ruleset: &state.ruleset, is_own: &is_own, now: state.now, draw, effects: Vec::new() };
-    let fate = match way.go(&mut packet) {
+    let mut traversal =
+        Traversal { ruleset: &state.ruleset, is_own: &is_own, now: state.now, draw, effects: Vec::new() };
+    let fate = match traversal.run(&mut packet) {
         Ruling::Drop => Fate::Dropped,
         Ruling::Reject => Fate::Rejected,
         Ruling::Accept => {
@@ -119,11 +120,11 @@ fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32)
             Fate::Delivered { server, is_masqueraded, is_local: state.is_own(server.ip()) }
         }
     };
-    Evaluation { fate, status: packet.status, effects: way.effects }
+    Evaluation { fate, status: packet.status, effects: traversal.effects }
 }
 
-/// The way of a packet through the hooks.
-struct Way<'a> {
+/// The traversal of the hooks by one packet.
+struct Traversal<'a> {
     ruleset: &'a Ruleset,
     is_own: &'a dyn Fn(IpAddr) -> bool,
     now: u64,
@@ -131,8 +132,8 @@ struct Way<'a> {
     effects: Vec<(usize, Vec<Effect>)>,
 }
 
-impl Way<'_> {
-    fn go(&mut self, packet: &mut Packet) -> Ruling {
+impl Traversal<'_> {
+    fn run(&mut self, packet: &mut Packet) -> Ruling {
         let begins_here = packet.interface.is_none();
         let first = if begins_here { hook::OUTPUT } else { hook::PREROUTING };
         // Where it goes next depends on where the first hook has sent it.

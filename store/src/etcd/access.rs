@@ -54,7 +54,7 @@ impl EtcdAccess {
         Ok(options.with_tls(tls))
     }
 
-    /// An error that TLS cannot use the files; it does not report which one.
+    /// The error for files that TLS cannot use. It names all of them, since the TLS library does not say which one is meant.
     pub(super) fn unusable_files(&self, error: &etcd_client::Error) -> StoreError {
         let words = failure::words(error);
         if let (Some(path), Some(problem)) = (&self.cert_file, version_problem(&words)) {
@@ -94,10 +94,10 @@ async fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
 async fn read_pem(path: &Path, kind: &str) -> Result<Vec<u8>, StoreError> {
     let bytes = read(path).await?;
     let end = format!("{kind}-----");
-    let holds = String::from_utf8_lossy(&bytes)
+    let has_kind = String::from_utf8_lossy(&bytes)
         .lines()
         .any(|line| line.starts_with("-----END ") && line.trim_end().ends_with(&end));
-    if holds { Ok(bytes) } else { Err(unusable(path, &format!("it holds no {kind} in PEM form"))) }
+    if has_kind { Ok(bytes) } else { Err(unusable(path, &format!("it holds no {kind} in PEM form"))) }
 }
 
 fn unusable(path: &Path, problem: &str) -> StoreError {

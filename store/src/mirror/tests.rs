@@ -115,14 +115,14 @@ fn mirror_symbolic_link_leaves_its_target_alone() {
 }
 
 #[test]
-fn summary_through_symbolic_link_is_doubt_and_leaves_target_alone() {
+fn summary_through_symbolic_link_counts_as_full() {
     let (elsewhere, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     filled(elsewhere.path());
     let target = elsewhere.path().join(FILE);
     let bytes = fs::read(&target).unwrap();
     std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
-    let doubt = MirrorSummary { entries: usize::MAX, has_key: true };
-    assert_eq!(Mirror::summary(folder.path(), "/no/such"), doubt);
+    let full = MirrorSummary { entries: usize::MAX, has_key: true };
+    assert_eq!(Mirror::summary(folder.path(), "/no/such"), full);
     assert!(fs::read(&target).unwrap() == bytes, "the target stays as it is");
 }
 
@@ -255,7 +255,7 @@ fn mirror_is_summarized_without_reading_and_recalled_read_only() {
     assert_eq!(Mirror::summary(folder.path(), saved), MirrorSummary { entries: 500, has_key: true });
     assert_eq!(Mirror::summary(folder.path(), "/no/such"), MirrorSummary { entries: 500, has_key: false });
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let doubt = MirrorSummary { entries: usize::MAX, has_key: true };
-    assert_eq!(Mirror::summary(folder.path(), saved), doubt);
+    let full = MirrorSummary { entries: usize::MAX, has_key: true };
+    assert_eq!(Mirror::summary(folder.path(), saved), full);
     assert!(Mirror::recall(folder.path(), SOURCE_URL).is_err(), "what is damaged is not trusted");
 }

@@ -72,7 +72,7 @@ pub(super) fn follow(
                         let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
                         print_missing(&missing, &*store, &mut terminal.err).await?;
                         if missing.len() == keys.len() {
-                            return Ok(Outcome::SomeBad);
+                            return Ok(Outcome::PartialFailure);
                         }
                     }
                 }

@@ -69,7 +69,7 @@ impl Get {
             }
         }
         self.printer().print(&mut found, &mut terminal.out)?;
-        Ok(Outcome::good_if(found.iter().all(|found| found.is_good)))
+        Ok(Outcome::success_if(found.iter().all(|found| found.is_good)))
     }
 
     fn printer(&self) -> Printer<'_> {

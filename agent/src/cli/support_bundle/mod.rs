@@ -65,7 +65,7 @@ impl SupportBundle {
                 "note: {missing} parts could not be had or are cut; missing.txt in the archive says why"
             )?;
         }
-        Ok(Outcome::Good)
+        Ok(Outcome::Success)
     }
 
     fn collect(&self, archive: &mut Archive) -> anyhow::Result<()> {

@@ -64,7 +64,7 @@ impl Trace {
             Target::Service(target) => Err(target),
         };
         let (source, is_good) = self.target.open(terminal)?;
-        let Some(source) = source else { return Ok(Outcome::SomeBad) };
+        let Some(source) = source else { return Ok(Outcome::PartialFailure) };
         let flow = flow.or_else(|target| {
             anyhow::Ok(self.flow(resolve(target, self.from.address, &source.services()?)?)?)
         })?;
@@ -80,7 +80,7 @@ impl Trace {
             Output::Json => writeln!(terminal.out, "{json:#}")?,
             Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&json)?)?,
         }
-        Ok(Outcome::good_if(is_good && agrees))
+        Ok(Outcome::success_if(is_good && agrees))
     }
 
     fn flow(&self, Destination { address, protocol }: Destination) -> Result<Flow, UsageError> {

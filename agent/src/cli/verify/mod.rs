@@ -59,7 +59,7 @@ struct DataplaneReport {
 impl Verify {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let (source, is_good) = self.target.open(terminal)?;
-        let Some(mut source) = source else { return Ok(Outcome::SomeBad) };
+        let Some(mut source) = source else { return Ok(Outcome::PartialFailure) };
         let mut all = Vec::new();
         let renderers = source.renderers()?;
         for renderer in &renderers {
@@ -79,7 +79,7 @@ impl Verify {
         self.print(&all, terminal)?;
         // What was found without nft is shown all the same.
         second?;
-        Ok(Outcome::good_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
+        Ok(Outcome::success_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
     }
 
     fn print(&self, all: &[DataplaneReport], terminal: &mut Terminal) -> anyhow::Result<()> {

@@ -62,11 +62,11 @@ impl Listener {
         service: &ServiceId,
         local_endpoints: watch::Receiver<LocalEndpoints>,
         proxy: watch::Receiver<ProxyHealth>,
-        room: SharedListeners,
+        shared: SharedListeners,
     ) -> io::Result<Self> {
         let full =
             |_| io::Error::other("there are too many health checks for the open files that are allowed");
-        let slot = room.slots.try_acquire_owned().map_err(full)?;
+        let slot = shared.slots.try_acquire_owned().map_err(full)?;
         let listener = TcpListener::bind(endpoint).await?;
         let source = Source { endpoint, service: service.clone(), local_endpoints, proxy };
         let router = Router::new().fallback(current).with_state(source);
@@ -74,7 +74,8 @@ impl Listener {
         let stopped = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {
             // It retries failures, and so ends only when it is stopped.
-            let _ = axum::serve(room.connections.on(listener), router).with_graceful_shutdown(stopped).await;
+            let _ =
+                axum::serve(shared.connections.on(listener), router).with_graceful_shutdown(stopped).await;
         });
         Ok(Self { _slot: slot, stop: stop.drop_guard(), server: AbortOnDropHandle::new(server) })
     }
@@ -90,6 +91,6 @@ impl Listener {
 
 async fn current(State(source): State<Source>) -> Response {
     let local_endpoints = source.local_endpoints.borrow().in_family_of(source.endpoint.ip());
-    let is_healthy = source.proxy.borrow().can_be_relied_on(Instant::now().into_std());
+    let is_healthy = source.proxy.borrow().is_healthy(Instant::now().into_std());
     answer(&source.service, local_endpoints, is_healthy)
 }

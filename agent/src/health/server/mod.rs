@@ -32,10 +32,10 @@ pub use served::{HealthCheckView, ListenerView};
 
 /// When to try a failed listener again, unless something changes before.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// More updates than this that wait are merged.
-const UPDATES: usize = 64;
+/// The number of queued updates above which they are merged.
+const MERGE_THRESHOLD: usize = 64;
 /// The maximum number of connections to all health checks: load balancers connect every few seconds, and disconnect.
-const CONNECTIONS: usize = 200;
+const MAX_CONNECTIONS: usize = 200;
 
 /// The health checks of all services, and the inputs of their task.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct HealthCheckServer {
     services: BTreeMap<ServiceId, ServedHealthCheck>,
     /// Listeners that failed.
     failed: BTreeSet<(ServiceId, IpAddr)>,
-    room: SharedListeners,
+    shared: SharedListeners,
 }
 
 impl HealthCheckServer {
@@ -63,7 +63,7 @@ impl HealthCheckServer {
             node_ips: BTreeSet::new(),
             services: BTreeMap::new(),
             failed: BTreeSet::new(),
-            room: SharedListeners::of_this_process(Connections::of_this_process(CONNECTIONS)),
+            shared: SharedListeners::of_this_process(Connections::of_this_process(MAX_CONNECTIONS)),
         }
     }
 
@@ -77,7 +77,7 @@ impl HealthCheckServer {
                 update = self.updates.recv() => match update {
                     Some(mut update) => {
                         // Of services that change faster than listeners open and close, only the last state counts.
-                        while self.updates.len() > UPDATES && let Ok(later) = self.updates.try_recv() {
+                        while self.updates.len() > MERGE_THRESHOLD && let Ok(later) = self.updates.try_recv() {
                             update.merge(later);
                         }
                         self.apply_update(update).await;
@@ -98,14 +98,14 @@ impl HealthCheckServer {
     async fn apply_update(&mut self, update: HealthUpdate) {
         let mut wanted: Vec<(ServiceId, IpAddr)> = Vec::new();
         // Removals first: a freed port may belong to another service now.
-        let mut gone: Vec<Listener> = Vec::new();
+        let mut removed: Vec<Listener> = Vec::new();
         for (id, check) in &update.services {
-            gone.extend(self.withdraw(id, check.as_ref()));
+            removed.extend(self.withdraw(id, check.as_ref()));
         }
         let node_ips = update.node_ips.filter(|node_ips| *node_ips != self.node_ips);
         if let Some(node_ips) = node_ips {
             for address in self.node_ips.difference(&node_ips) {
-                gone.extend(self.services.values_mut().filter_map(|served| served.close(*address)));
+                removed.extend(self.services.values_mut().filter_map(|served| served.close(*address)));
                 self.failed.retain(|(_, failed)| failed != address);
             }
             let new: Vec<IpAddr> = node_ips.difference(&self.node_ips).copied().collect();
@@ -113,13 +113,13 @@ impl HealthCheckServer {
                 .extend(self.services.keys().flat_map(|id| new.iter().map(|address| (id.clone(), *address))));
             self.node_ips = node_ips;
         }
-        for listener in gone {
+        for listener in removed {
             listener.close().await;
         }
         for (id, check) in update.services {
             let Some(check) = check else { continue };
             if let Some(served) = self.services.get(&id) {
-                served.say(check.local_endpoints);
+                served.set_local_endpoints(check.local_endpoints);
             } else {
                 self.services.insert(id.clone(), ServedHealthCheck::new(check));
                 wanted.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
@@ -153,8 +153,8 @@ impl HealthCheckServer {
                 continue;
             };
             let endpoint = SocketAddr::new(address, served.port());
-            let (proxy, room) = (self.proxy.clone(), self.room.clone());
-            let result = Listener::open(endpoint, &id, served.local_endpoints(), proxy, room).await;
+            let (proxy, shared) = (self.proxy.clone(), self.shared.clone());
+            let result = Listener::open(endpoint, &id, served.local_endpoints(), proxy, shared).await;
             let result = result.map_err(|error| self.explain(&error, endpoint));
             let failure = served.failure(address);
             match &result {
@@ -166,24 +166,24 @@ impl HealthCheckServer {
                 }
                 _ => {}
             }
-            let place = (id, address);
+            let key = (id, address);
             if result.is_ok() {
-                self.failed.remove(&place);
+                self.failed.remove(&key);
             } else {
-                self.failed.insert(place.clone());
+                self.failed.insert(key.clone());
             }
-            if let Some(served) = self.services.get_mut(&place.0) {
-                served.note(address, result);
+            if let Some(served) = self.services.get_mut(&key.0) {
+                served.set_listener(address, result);
             }
         }
     }
 
-    /// Why listening failed, with the service that has the port if it is one of ours.
+    /// The reason for a failed listen: another service with the same health-check node port, or the system's error.
     fn explain(&self, error: &std::io::Error, endpoint: SocketAddr) -> String {
-        let is_there = |served: &ServedHealthCheck| {
+        let has_endpoint = |served: &ServedHealthCheck| {
             served.port() == endpoint.port() && served.is_listening(endpoint.ip())
         };
-        match self.services.iter().find(|(_, served)| is_there(served)) {
+        match self.services.iter().find(|(_, served)| has_endpoint(served)) {
             Some((other, _)) => {
                 format!("service {other} has the same health-check node port; give each its own")
             }

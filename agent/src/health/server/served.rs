@@ -14,11 +14,11 @@ use crate::health::{HealthCheck, LocalEndpoints};
 pub(super) struct ServedHealthCheck {
     port: u16,
     local_endpoints: watch::Sender<LocalEndpoints>,
-    /// A listener, or why it failed.
+    /// The listener on each address, or the reason why it could not be opened.
     listeners: BTreeMap<IpAddr, Result<Listener, String>>,
 }
 
-/// A health check for people.
+/// A health check as the debug HTTP shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HealthCheckView {
     /// The service.
@@ -36,7 +36,7 @@ pub struct HealthCheckView {
 pub struct ListenerView {
     /// The address.
     pub address: IpAddr,
-    /// Why it does not answer there. It is retried every 10 s, and when something changes.
+    /// The reason why nothing listens there. Listening is retried every 10 s, and when something changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -51,13 +51,13 @@ impl ServedHealthCheck {
         self.port
     }
 
-    /// The value that listeners follow.
+    /// The value that the listeners report.
     pub(super) fn local_endpoints(&self) -> watch::Receiver<LocalEndpoints> {
         self.local_endpoints.subscribe()
     }
 
     /// Changes the answer of all listeners.
-    pub(super) fn say(&self, local_endpoints: LocalEndpoints) {
+    pub(super) fn set_local_endpoints(&self, local_endpoints: LocalEndpoints) {
         self.local_endpoints.send_replace(local_endpoints);
     }
 
@@ -65,12 +65,12 @@ impl ServedHealthCheck {
         matches!(self.listeners.get(&address), Some(Ok(_)))
     }
 
-    /// Why it does not listen on this address.
+    /// The reason why it does not listen on this address.
     pub(super) fn failure(&self, address: IpAddr) -> Option<&String> {
         self.listeners.get(&address)?.as_ref().err()
     }
 
-    pub(super) fn note(&mut self, address: IpAddr, result: Result<Listener, String>) {
+    pub(super) fn set_listener(&mut self, address: IpAddr, result: Result<Listener, String>) {
         self.listeners.insert(address, result);
     }
 

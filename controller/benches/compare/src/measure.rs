@@ -1,4 +1,4 @@
-//! What is measured: the start, changes of everything, and single changes.
+//! Measures the start, a change of every object, and single changes.
 
 use std::{
     error::Error,
@@ -17,12 +17,12 @@ use crate::{
     source::{Source, State},
 };
 
-/// Single changes, one after the other.
-const SINGLES: u64 = 5000;
+/// The number of single changes, one after the other.
+const SINGLE_CHANGES: u64 = 5000;
 /// Changes that wait for the runtime; the store's feed has as many batches.
 const CAPACITY: usize = 64;
 
-/// What the reconcilers have done so far.
+/// The progress of the reconcilers.
 #[derive(Default)]
 pub(crate) struct Progress {
     runs: AtomicU64,
@@ -39,7 +39,7 @@ impl Progress {
         self.changed.notify_one();
     }
 
-    async fn until(&self, is_reached: impl Fn(&Self) -> bool) {
+    async fn wait_until(&self, is_reached: impl Fn(&Self) -> bool) {
         while !is_reached(self) {
             self.changed.notified().await;
         }
@@ -58,9 +58,9 @@ pub(crate) async fn measure(
 
     let begin = Instant::now();
     start(Source { initial, changes }, Arc::clone(&progress));
-    progress.until(|progress| progress.runs.load(Ordering::Relaxed) >= keys).await;
+    progress.wait_until(|progress| progress.runs.load(Ordering::Relaxed) >= keys).await;
     let started = begin.elapsed();
-    // The runtime may still have to put things away.
+    // The runtime may still free memory.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let memory = resident()?.saturating_sub(before);
 
@@ -68,16 +68,16 @@ pub(crate) async fn measure(
     for index in 0..keys {
         sender.send(State::new(index, keys + index + 1)).await?;
     }
-    progress.until(|progress| progress.runs.load(Ordering::Relaxed) >= 2 * keys).await;
+    progress.wait_until(|progress| progress.runs.load(Ordering::Relaxed) >= 2 * keys).await;
     let churned = begin.elapsed();
 
     let mut latencies = Vec::new();
-    for index in 0..SINGLES {
+    for index in 0..SINGLE_CHANGES {
         let version = 2 * keys + index + 1;
         let state = State::new(index * 7919 % keys, version);
         let begin = Instant::now();
         sender.send(state).await?;
-        progress.until(|progress| progress.newest.load(Ordering::Relaxed) >= version).await;
+        progress.wait_until(|progress| progress.newest.load(Ordering::Relaxed) >= version).await;
         latencies.push(begin.elapsed());
     }
     latencies.sort_unstable();

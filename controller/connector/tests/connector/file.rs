@@ -41,9 +41,9 @@ async fn file_is_followed_however_it_is_replaced() {
     fs::write(&path, text(&[("web", "10.0.0.3")])).unwrap();
     running.wait_until_behind("web", &["10.0.0.3 80"]).await;
     running.wait_until_gone("db").await;
-    let aside = folder.path().join("new");
-    fs::write(&aside, text(&[("web", "10.0.0.4")])).unwrap();
-    fs::rename(&aside, &path).unwrap();
+    let renamed = folder.path().join("new");
+    fs::write(&renamed, text(&[("web", "10.0.0.4")])).unwrap();
+    fs::rename(&renamed, &path).unwrap();
     running.wait_until_behind("web", &["10.0.0.4 80"]).await;
     // A link to another folder, whose target changes without a notification.
     let elsewhere = TempDir::new().unwrap();

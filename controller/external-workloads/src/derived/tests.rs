@@ -38,16 +38,16 @@ fn batch(changes: Vec<Change>) -> Batch {
 
 /// A store with its derived slices.
 #[derive(Default)]
-struct Followed {
+struct DerivedStore {
     derived: DerivedSlices,
     entries: BTreeMap<String, Entry>,
 }
 
-impl Followed {
+impl DerivedStore {
     fn listed(entries: impl IntoIterator<Item = Entry>) -> Self {
-        let mut followed = Self::default();
-        followed.list(entries);
-        followed
+        let mut store = Self::default();
+        store.list(entries);
+        store
     }
 
     fn list(&mut self, entries: impl IntoIterator<Item = Entry>) {
@@ -92,13 +92,13 @@ fn backends(expected: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn listed_workload_is_behind_services_that_select_it() {
-    let followed = Followed::listed([
+    let store = DerivedStore::listed([
         service("web", "web"),
         service("other", "db"),
         workload("vm-1", "web", "192.0.2.1"),
         workload("vm-2", "web", "192.0.2.2"),
     ]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
 }
 
 #[test]
@@ -112,92 +112,92 @@ fn list_without_workloads_keeps_nothing() {
 
 #[test]
 fn first_workload_needs_a_list_and_later_ones_do_not() {
-    let mut followed = Followed::listed([service("web", "web")]);
+    let mut store = DerivedStore::listed([service("web", "web")]);
     let vm = workload("vm-1", "web", "192.0.2.1");
-    assert_eq!(followed.change(vec![Change::Put(vm.clone())]), []);
-    assert!(followed.derived.needs_list());
-    assert!(!followed.derived.needs_list(), "it says so once");
-    followed.list([service("web", "web"), vm]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1"])]));
-    followed.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
-    assert!(!followed.derived.needs_list());
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    assert_eq!(store.change(vec![Change::Put(vm.clone())]), []);
+    assert!(store.derived.needs_list());
+    assert!(!store.derived.needs_list(), "it says so once");
+    store.list([service("web", "web"), vm]);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]));
+    store.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
+    assert!(!store.derived.needs_list());
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
 }
 
 #[test]
 fn changes_of_services_and_workloads_change_slices() {
-    let mut followed = Followed::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
-    followed.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.1")), Change::Put(service("db", "db"))]);
-    assert_eq!(followed.backends(), backends(&[("db", &["192.0.2.1"])]));
-    followed.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
-    assert_eq!(followed.backends(), backends(&[("db", &["192.0.2.9"])]));
-    let same = followed.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
+    let mut store = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.1")), Change::Put(service("db", "db"))]);
+    assert_eq!(store.backends(), backends(&[("db", &["192.0.2.1"])]));
+    store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
+    assert_eq!(store.backends(), backends(&[("db", &["192.0.2.9"])]));
+    let same = store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
     assert_eq!(same, [], "nothing has changed");
-    followed.change(vec![Change::Delete { key: service("db", "db").key }]);
-    assert_eq!(followed.backends(), backends(&[]));
-    followed.change(vec![Change::Put(service("db", "db"))]);
-    followed.change(vec![Change::Delete { key: workload("vm-1", "db", "192.0.2.9").key }]);
-    assert_eq!(followed.backends(), backends(&[]));
+    store.change(vec![Change::Delete { key: service("db", "db").key }]);
+    assert_eq!(store.backends(), backends(&[]));
+    store.change(vec![Change::Put(service("db", "db"))]);
+    store.change(vec![Change::Delete { key: workload("vm-1", "db", "192.0.2.9").key }]);
+    assert_eq!(store.backends(), backends(&[]));
 }
 
 #[test]
 fn workload_that_cannot_be_read_keeps_its_endpoints() {
     let vm = workload("vm-1", "web", "192.0.2.1");
-    let mut followed = Followed::listed([service("web", "web"), vm.clone()]);
-    followed.change(vec![Change::Put(unreadable(vm.clone()))]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1"])]));
+    let mut store = DerivedStore::listed([service("web", "web"), vm.clone()]);
+    store.change(vec![Change::Put(unreadable(vm.clone()))]);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]));
     let broken = unreadable(vm.clone());
-    followed.list([service("web", "web"), broken.clone()]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1"])]), "over a list too");
+    store.list([service("web", "web"), broken.clone()]);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]), "over a list too");
     // Another process, which has only what was saved.
-    let saved: Vec<Entry> = followed.entries.into_values().collect();
-    let mut followed = Followed::listed(saved);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1"])]), "over a restart too");
-    followed.change(vec![Change::Delete { key: vm.key }]);
-    assert_eq!(followed.backends(), backends(&[]));
+    let saved: Vec<Entry> = store.entries.into_values().collect();
+    let mut store = DerivedStore::listed(saved);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]), "over a restart too");
+    store.change(vec![Change::Delete { key: vm.key }]);
+    assert_eq!(store.backends(), backends(&[]));
 }
 
 #[test]
 fn slices_of_earlier_run_are_replaced_and_do_not_add_up() {
-    let first = Followed::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    let first = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
     let mut entries = first.entries.clone();
     let moved = workload("vm-1", "web", "192.0.2.7");
     entries.insert(moved.key.clone(), moved);
-    let second = Followed::listed(entries.into_values());
+    let second = DerivedStore::listed(entries.into_values());
     assert_eq!(second.backends(), backends(&[("web", &["192.0.2.7"])]));
     assert_eq!(second.entries.len(), first.entries.len());
 }
 
 #[test]
 fn slices_without_workloads_stay_as_they_are() {
-    let followed = Followed::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
-    let mut entries = followed.entries;
+    let store = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    let mut entries = store.entries;
     entries.retain(|key, _| !key.contains("externalworkload"));
-    let copied = Followed::listed(entries.into_values());
+    let copied = DerivedStore::listed(entries.into_values());
     assert_eq!(copied.backends(), backends(&[("web", &["192.0.2.1"])]));
 }
 
 #[test]
 fn unreadable_service_keeps_its_slices() {
-    let mut followed = Followed::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
-    followed.change(vec![Change::Put(unreadable(service("web", "web")))]);
-    followed.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    let mut store = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    store.change(vec![Change::Put(unreadable(service("web", "web")))]);
+    store.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
     let broken = unreadable(service("web", "web"));
-    followed.list([broken.clone(), workload("vm-2", "web", "192.0.2.2")]);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.2"])]), "over a list too");
-    let saved: Vec<Entry> = followed.entries.into_values().collect();
-    let mut followed = Followed::listed(saved);
-    assert_eq!(followed.backends(), backends(&[("web", &["192.0.2.2"])]), "over a restart too");
-    followed.change(vec![Change::Put(service("web", "db"))]);
-    assert_eq!(followed.backends(), backends(&[]));
+    store.list([broken.clone(), workload("vm-2", "web", "192.0.2.2")]);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.2"])]), "over a list too");
+    let saved: Vec<Entry> = store.entries.into_values().collect();
+    let mut store = DerivedStore::listed(saved);
+    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.2"])]), "over a restart too");
+    store.change(vec![Change::Put(service("web", "db"))]);
+    assert_eq!(store.backends(), backends(&[]));
 }
 
 #[test]
 fn missing_controller_is_noticed_by_slices_it_would_write() {
     let entries = [service("web", "web"), workload("vm-1", "web", "192.0.2.1")];
     assert_eq!(missing(&entries), 1);
-    let written: Vec<Entry> = Followed::listed(entries).entries.into_values().collect();
+    let written: Vec<Entry> = DerivedStore::listed(entries).entries.into_values().collect();
     assert_eq!(missing(&written), 0);
     assert_eq!(
         missing(&[service("web", "web"), workload("vm-1", "other", "192.0.2.1")]),
@@ -228,7 +228,7 @@ proptest! {
         changes in prop::collection::vec(prop::collection::vec(any_change(), 1..4), 0..12),
     ) {
         let first = workload("first", "a", "192.0.2.9");
-        let mut followed = Followed::listed([first.clone()]);
+        let mut store = DerivedStore::listed([first.clone()]);
         let mut source = BTreeMap::from([(first.key.clone(), first)]);
         for batch in changes {
             for change in &batch {
@@ -237,9 +237,9 @@ proptest! {
                     Change::Delete { key } => drop(source.remove(key)),
                 }
             }
-            followed.change(batch);
-            let listed = Followed::listed(source.values().cloned());
-            prop_assert_eq!(followed.backends(), listed.backends());
+            store.change(batch);
+            let listed = DerivedStore::listed(source.values().cloned());
+            prop_assert_eq!(store.backends(), listed.backends());
         }
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn identity(endpoint: &Endpoint) -> Identity {
     (addresses, endpoint.host_name.clone(), namespace, name)
 }
 
-/// The desired endpoints. A group without endpoints is one that a workload would belong to if it had an address of that family.
+/// The desired endpoints, in groups by family and ports. A group is there even if none of its workloads has an address of the
+/// family; then it is empty.
 pub(super) fn desired(
     input: &Input<'_>,
     existing: &BTreeMap<(Family, Ports), Vec<&EndpointSlice>>,
@@ -47,7 +48,7 @@ pub(super) fn desired(
     }
     for ((family, ports), slices) in existing {
         let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
-        for endpoint in endpoints.filter(|endpoint| is_of_unreadable(input, endpoint)) {
+        for endpoint in endpoints.filter(|endpoint| has_unreadable_workload(input, endpoint)) {
             let group = desired.entry((*family, ports.clone())).or_default();
             group.insert(identity(endpoint), endpoint.clone());
         }
@@ -56,7 +57,7 @@ pub(super) fn desired(
 }
 
 /// True for an endpoint whose workload cannot be read: it must stay.
-fn is_of_unreadable(input: &Input<'_>, endpoint: &Endpoint) -> bool {
+fn has_unreadable_workload(input: &Input<'_>, endpoint: &Endpoint) -> bool {
     let target = endpoint.target_ref.as_ref();
     target.is_some_and(|target| target.kind == KIND && input.unreadable.contains(&target.name))
 }

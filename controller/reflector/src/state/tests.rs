@@ -178,9 +178,9 @@ fn batch_has_end_in_number_and_in_size() {
 /// Something that happens at the source or in the store.
 #[derive(Debug, Clone)]
 enum Step {
-    Wanted(u8, Option<u8>),
+    Source(u8, Option<u8>),
     Stored(u8, Option<u8>),
-    ListWanted(Vec<(u8, u8)>),
+    ListSource(Vec<(u8, u8)>),
     ListStored(Vec<(u8, u8)>),
     Write,
 }
@@ -200,9 +200,9 @@ fn step() -> impl Strategy<Value = Step> {
     let all = all.prop_map(|all| all.into_iter().collect::<Vec<_>>());
     let change = (key, proptest::option::of(number));
     prop_oneof![
-        4 => change.clone().prop_map(|(key, number)| Step::Wanted(key, number)),
+        4 => change.clone().prop_map(|(key, number)| Step::Source(key, number)),
         2 => change.prop_map(|(key, number)| Step::Stored(key, number)),
-        1 => all.clone().prop_map(Step::ListWanted),
+        1 => all.clone().prop_map(Step::ListSource),
         1 => all.prop_map(Step::ListStored),
         3 => Just(Step::Write),
     ]
@@ -232,7 +232,7 @@ impl ModelStore {
     fn apply(&mut self, state: &mut State, step: Step) {
         self.revision += 1;
         match step {
-            Step::Wanted(key, number) => {
+            Step::Source(key, number) => {
                 set(&mut self.source, key, number);
                 state.change_source(self.batch(key, number));
             }
@@ -240,7 +240,7 @@ impl ModelStore {
                 set(&mut self.stored, key, number);
                 state.change_stored(self.batch(key, number));
             }
-            Step::ListWanted(all) => {
+            Step::ListSource(all) => {
                 self.source = all.into_iter().collect();
                 state.list_source(self.snapshot(&self.source));
             }
@@ -295,7 +295,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..40)
     ) {
         let (mut world, mut state) = (ModelStore::default(), State::default());
-        world.apply(&mut state, Step::ListWanted(Vec::new()));
+        world.apply(&mut state, Step::ListSource(Vec::new()));
         world.apply(&mut state, Step::ListStored(Vec::new()));
         for step in steps {
             world.apply(&mut state, step);

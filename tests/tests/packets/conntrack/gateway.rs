@@ -17,7 +17,7 @@ use contiv_tests::lab::{
 pub(crate) const PORT: u16 = 53;
 /// The node port of services that have one.
 pub(crate) const NODE_PORT: u16 = 30_053;
-/// Enough on any machine, and a third of the lifetime of an undeleted flow.
+/// A third of the kernel's own timeout of a flow (30 s), so that a flow that is gone by then was deleted.
 pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The node under test: its renderer, the programmed state, and servers in all pods.
@@ -39,7 +39,7 @@ pub(crate) struct Flow {
 }
 
 impl<'a> Gateway<'a> {
-    /// With nothing but an empty table, so that the kernel tracks flows.
+    /// Programs a table without services: its rules make the kernel track flows.
     pub(crate) fn start(lab: &'a Lab) -> Result<Self> {
         let mut state = Snapshot::default();
         state.node.node_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
@@ -53,7 +53,7 @@ impl<'a> Gateway<'a> {
 
     /// Programs changes so that there are exactly these services.
     pub(crate) fn program(&mut self, services: &[&ContivService]) -> Result<()> {
-        let next = self.with(services);
+        let next = self.state_with(services);
         let changes = ChangeSet::between(&self.state, &next);
         self.state = next;
         let renderer = &mut self.renderer;
@@ -62,13 +62,13 @@ impl<'a> Gateway<'a> {
 
     /// Starts a new renderer with these services.
     pub(crate) fn restart(&mut self, services: &[&ContivService]) -> Result<()> {
-        self.state = self.with(services);
+        self.state = self.state_with(services);
         self.renderer = Nftables::new();
         let (renderer, state) = (&mut self.renderer, &self.state);
         self.lab.node.run(|| renderer.resync(state).map(drop).map_err(unexpected))
     }
 
-    fn with(&self, services: &[&ContivService]) -> Snapshot {
+    fn state_with(&self, services: &[&ContivService]) -> Snapshot {
         let services = services.iter().map(|&service| (service.id.clone(), Arc::new(service.clone())));
         Snapshot { services: services.collect(), ..self.state.clone() }
     }
@@ -103,10 +103,8 @@ impl<'a> Gateway<'a> {
         for family in ["ipv4", "ipv6"] {
             let listing =
                 self.lab.node.exec(&["conntrack", "-L", "-f", family, "-p", protocol, "-o", "id"])?;
-            let read =
-                |line: &str| read(line).ok_or_else(|| LabError::Unexpected(format!("not a flow: {line}")));
             for line in listing.lines().filter(|line| line.contains("sport=")) {
-                let flow = read(line)?;
+                let flow = parse(line).ok_or_else(|| LabError::Unexpected(format!("not a flow: {line}")))?;
                 flows.insert(flow.client, flow);
             }
         }
@@ -121,12 +119,12 @@ impl<'a> Gateway<'a> {
             Session::Udp(_) => "udp",
             Session::Sctp(_) => "sctp",
         };
-        let ours = [from.host.address(Family::V4), from.host.address(Family::V6)];
+        let clients = [from.host.address(Family::V4), from.host.address(Family::V6)];
         let flows = self.flows(protocol)?;
-        Ok(flows.into_values().find(|flow| flow.client.port() == port && ours.contains(&flow.client.ip())))
+        Ok(flows.into_values().find(|flow| flow.client.port() == port && clients.contains(&flow.client.ip())))
     }
 
-    /// Sends one datagram and waits until the node has the flow, which may be slower than the sender, but not for an answer.
+    /// Sends one datagram and waits until the node tracks its flow. Does not wait for an answer.
     pub(crate) fn send(&self, from: &Namespace, session: &Session) -> Result<Flow> {
         let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
         socket.send(b"who?\n").map_err(|error| LabError::system("send a datagram", error))?;
@@ -159,8 +157,8 @@ pub(crate) fn address(number: u8, family: Family) -> SocketAddr {
     SocketAddr::new(ranges::SERVICES.address(family, number), PORT)
 }
 
-/// `udp 17 29 src=… dst=… sport=… dport=… src=… dst=… sport=… dport=… … id=…`
-fn read(line: &str) -> Option<Flow> {
+/// Parses `udp 17 29 src=… dst=… sport=… dport=… src=… dst=… sport=… dport=… … id=…`.
+fn parse(line: &str) -> Option<Flow> {
     let values = |name: &str| {
         let all = line.split_whitespace().filter_map(|word| word.split_once('='));
         all.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).collect::<Vec<_>>()

@@ -64,7 +64,7 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
     let mut member = 0;
     let mut due = Instant::now();
     while !scene.is_over() {
-        let content = scene.content.read();
+        let store_writes = scene.store_writes.read();
         let service = service(random.random_range(0..NAMES.len()));
         let service = Service { backends: random_backends(scene.lab, &mut random), ..service };
         let written = match random.random_range(0..20) {
@@ -79,7 +79,7 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
             changes.refused += 1;
             member = random.random_range(0..etcd.count());
         }
-        drop(content);
+        drop(store_writes);
         due = (due + PERIOD).max(Instant::now().checked_sub(LARGEST_DEBT).unwrap_or(due));
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }

@@ -9,7 +9,7 @@ use contiv_tests::{
     lab::{Lab, Result, wait_until},
 };
 
-use super::run_state::{EVENT_TIMEOUT, put_for_sure};
+use super::run_state::{EVENT_TIMEOUT, put_until_accepted};
 
 /// Asserts that the kernel's content equals that of a fresh start, byte for byte.
 pub(super) fn assert_it_is_right<'lab>(
@@ -19,7 +19,7 @@ pub(super) fn assert_it_is_right<'lab>(
     options: &AgentOptions,
 ) -> Result<()> {
     let last = Service::new("last", 200, &[lab.pod4.host]);
-    put_for_sure(etcd, &last)?;
+    put_until_accepted(etcd, &last)?;
     agent.wait_until_applied(&last)?;
     // From here on deletions in etcd are applied.
     wait_until("no deletion is held any more", EVENT_TIMEOUT, || {

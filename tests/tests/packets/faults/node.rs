@@ -125,7 +125,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
 
     /// Not while etcd has lost everything too: then the state would be lost.
     fn damage_the_mirror(&mut self) -> Result<()> {
-        let _etcd_has_everything = self.scene.memory.read();
+        let _etcd_has_everything = self.scene.mirror_removal.read();
         self.kill("the agent killed")?;
         let file = mirror_file("mirror.redb")?;
         // An interrupted start may have left no file.
@@ -167,7 +167,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
 
     /// Some calls of the agent to the kernel fail.
     fn failing_calls(&mut self) -> Result<()> {
-        let _etcd_has_everything = self.scene.memory.read();
+        let _etcd_has_everything = self.scene.mirror_removal.read();
         let process = self.running()?.id().to_string();
         let Some(fault) = FAILING_CALLS.choose(&mut self.random) else { return Ok(()) };
         let (first, step) = (self.random.random_range(1..5), self.random.random_range(2..9));

@@ -1,4 +1,4 @@
-//! What all threads of a run share.
+//! The state shared by all threads of a run.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -16,7 +16,7 @@ pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit for writes: a member of etcd may be down for some seconds, and the machine may be busy.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Who may change the table.
+/// The processes that may change the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     /// The agent only, the default: a flush skips the table, and no connection needs a retry.
@@ -33,10 +33,10 @@ pub(super) struct RunState<'lab> {
     pub(super) end: Instant,
     /// Set when a thread has failed or the run is over.
     pub(super) done: AtomicBool,
-    /// Write-locked while etcd has lost everything: removing the mirror then would remove the last copy of the state.
-    pub(super) memory: RwLock<()>,
-    /// The same for writers: a store that has lost everything must not look as if most of it were there.
-    pub(super) content: RwLock<()>,
+    /// Write-locked while etcd has lost its data: the mirror is the last copy of the state then, and must not be removed.
+    pub(super) mirror_removal: RwLock<()>,
+    /// Write-locked at the same time: no thread writes to etcd, or the agent would take a nearly empty store for a complete one.
+    pub(super) store_writes: RwLock<()>,
 }
 
 impl RunState<'_> {
@@ -50,7 +50,7 @@ impl RunState<'_> {
     }
 }
 
-/// Repeats until the store has accepted the write.
-pub(super) fn put_for_sure(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
-    wait_until("etcd takes a service in", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
+/// Repeats the write until etcd accepts it.
+pub(super) fn put_until_accepted(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
+    wait_until("etcd accepts a service", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
 }

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{
     changes,
-    run_state::{EVENT_TIMEOUT, RunState, put_for_sure},
+    run_state::{EVENT_TIMEOUT, RunState, put_until_accepted},
     tally::Tally,
 };
 
@@ -101,15 +101,15 @@ impl<'run, 'lab> StoreFaults<'run, 'lab> {
     /// All data is lost; after a while it is written again, in another order.
     fn wipe(&mut self) -> Result<()> {
         // In this order, so that changes continue while this waits for the node.
-        let _memory = self.scene.memory.write();
-        let _content = self.scene.content.write();
+        let _mirror_removal = self.scene.mirror_removal.write();
+        let _store_writes = self.scene.store_writes.write();
         self.etcd.wipe()?;
         self.tally.count("etcd wiped");
         self.last(2000);
         self.when_ready(|etcd| etcd.put_nodes())?;
-        put_for_sure(&self.etcd, &self.scene.steady)?;
+        put_until_accepted(&self.etcd, &self.scene.steady)?;
         (0..changes::NAMES.len())
-            .try_for_each(|number| put_for_sure(&self.etcd, &changes::service(number)))?;
+            .try_for_each(|number| put_until_accepted(&self.etcd, &changes::service(number)))?;
         Ok(())
     }
 

@@ -78,7 +78,7 @@ fn batch_of_most_services_and_later_deletions_are_held() {
     let mut events = deletions(24);
     events.extend(services(3).into_iter().map(Event::Put));
     assert_eq!(guard.check_changes(&processor, &mut events, now()), DeletionDecision::HeldNow);
-    assert_eq!(events.len(), 3, "what is put is taken in");
+    assert_eq!(events.len(), 3, "changes other than deletions are applied");
     let mut one = deletions(1);
     assert_eq!(guard.check_changes(&processor, &mut one, now()), DeletionDecision::StillHeld);
     assert_eq!(one, []);

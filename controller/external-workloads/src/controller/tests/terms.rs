@@ -1,4 +1,4 @@
-//! Leases won and lost.
+//! Terms: a lease is granted, revoked and granted again.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ async fn slices_of_service_deleted_without_leader_are_deleted_later() {
     let cluster = deposed().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
-    assert_eq!(cluster.slices().await.len(), 1, "who has no lease writes nothing");
+    assert_eq!(cluster.slices().await.len(), 1, "a controller without a lease writes nothing");
     cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.slices().await, []);
     cluster.end().await;
 }
 
-/// linkerd's scenario: what the tracker knew of a former term must not count.
+/// linkerd's scenario: a new term starts with an empty slice tracker.
 #[tokio::test(start_paused = true)]
 async fn slice_deleted_while_not_leader_is_created_again() {
     let cluster = deposed().await;
@@ -61,8 +61,8 @@ async fn slice_names_its_term_and_a_new_term_alone_is_not_written() {
     cluster.end().await;
 }
 
-/// Trap: linkerd still writes what was queued when the lease was lost. Here the store refuses that, and a service that cannot
-/// be written is dropped after 15 retries.
+/// linkerd still writes the keys that were queued when the lease was lost. Here the store refuses these writes (the fence does not
+/// hold), and the key is dropped after 15 retries.
 #[tokio::test(start_paused = true)]
 async fn lost_lease_writes_nothing_and_gives_up_after_15_retries() {
     let cluster = Cluster::standby();

@@ -24,8 +24,8 @@ fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
     Ok(sessions)
 }
 
-/// Checks that each connection to this host is still answered by it.
-fn go_on(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
+/// Checks that each open connection to this host is still answered by it.
+fn check_answers(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
     for (session, by) in sessions.iter_mut().filter(|(_, by)| by == name) {
         let answer = session.ask().map_err(|error| {
             LabError::Unexpected(format!("{when}: {by}, {:?}: {error}", session.local_address()))
@@ -43,10 +43,10 @@ fn connections_to_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
         let agent = start(&lab.node, &state, &[])?;
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
         let mut sessions = open(lab)?;
-        let to = |name| sessions.iter().filter(|(_, by)| by == name).count();
-        assert!(to("pod1") > 0 && to("pod2") > 0, "both have connections");
+        let count_to = |name| sessions.iter().filter(|(_, by)| by == name).count();
+        assert!(count_to("pod1") > 0 && count_to("pod2") > 0, "both have connections");
         put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
-        go_on(&mut sessions, "pod1", "after the other one went")?;
+        check_answers(&mut sessions, "pod1", "after the other one went")?;
         for family in Family::BOTH {
             let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
             for _ in 0..SESSIONS {
@@ -55,8 +55,8 @@ fn connections_to_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
         }
         let mut more = open(lab)?;
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
-        go_on(&mut sessions, "pod1", "after the other one came back")?;
-        go_on(&mut more, "pod1", "after another one came")
+        check_answers(&mut sessions, "pod1", "after the other one came back")?;
+        check_answers(&mut more, "pod1", "after another one came")
     })
 }
 
@@ -94,7 +94,7 @@ fn link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         assert!(members(2));
         lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
         wait_until("only the other one is left", EVENT_TIMEOUT, || members(1))?;
-        // The node's default route does not lead to its own pod.
+        // The remaining next hop must be the other pod, not the default route.
         for _ in 0..SESSIONS {
             assert_eq!(answering(&lab.client, address)?, "pod2");
         }
