@@ -40,7 +40,7 @@ fn of_git() -> Option<String> {
     Some(commit)
 }
 
-/// What git prints, if it can do this.
+/// The output of git; none if it fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -1,4 +1,4 @@
-// What a crate's tests need to replay a corpus; included by each.
+// Replays a fuzzing corpus in the tests of a crate, which includes this file.
 
 /// Gives every file of `fuzz/corpus/TARGET/` to `law`, which panics if one of them breaks it.
 fn replay(target: &str, law: impl Fn(&[u8])) {

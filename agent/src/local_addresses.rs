@@ -12,7 +12,7 @@ use crate::node::{Input, Request};
 /// The pause before the kernel is asked again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is known of the interfaces.
+/// The addresses of this node's interfaces.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Local {
     /// All of their addresses.

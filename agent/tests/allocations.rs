@@ -1,4 +1,4 @@
-//! What questions that are asked often cost in memory: a number, where a copy of all services would be a defect.
+//! The memory that frequent requests to the node allocate: a bound, since a copy of all services for each would be a defect.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
 

@@ -17,7 +17,7 @@ pub struct Figure {
     pub backends: usize,
     /// The measured value.
     pub seen: Quantity,
-    /// What the kernel alone needs for the same work in the same run.
+    /// The time of the kernel alone for the same work in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Quantity>,
     /// The limit, if there is one.

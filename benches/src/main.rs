@@ -132,7 +132,7 @@ fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
     figures.extend(measured);
 }
 
-/// What to measure end to end, with the limits that must hold.
+/// The end-to-end measurements, with the limits that must hold.
 fn questions(quick: bool) -> Vec<Questions> {
     let seconds = |limit| Some(Limit::AtMost(Quantity::Seconds(limit)));
     let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));

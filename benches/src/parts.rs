@@ -24,7 +24,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What the kernel alone needs for 10,000 services in an empty table.
+/// The time of the kernel alone for 10,000 services in an empty table.
 ///
 /// # Errors
 /// When anything fails.

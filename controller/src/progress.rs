@@ -13,7 +13,7 @@ const MAX_RUN_TIME: Duration = Duration::from_secs(300);
 /// The work queues of the running controllers, by controller name.
 pub(crate) type Queues = Arc<Mutex<BTreeMap<String, WorkQueue<Key>>>>;
 
-/// What makes no progress.
+/// The part of the manager that makes no progress.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Stall {
     /// A task is blocked or has ended.
@@ -54,7 +54,7 @@ impl Progress {
         self
     }
 
-    /// What makes no progress; none if all tasks answer and no reconciler has been running for over five minutes.
+    /// The part that makes no progress; none if all tasks answer and no reconciler has been running for over five minutes.
     pub async fn stall(&self) -> Option<Stall> {
         for (name, probe) in &self.tasks {
             if !probe.is_alive().await {

@@ -1,4 +1,4 @@
-//! What brings the connections of a service to its backends, and why that is not what was asked for.
+//! The carrier of a service: the renderer that brings its connections to backends, and the reason why it is not the one asked for.
 
 use std::{fmt, net::IpAddr};
 

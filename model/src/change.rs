@@ -1,4 +1,4 @@
-//! What the processor passes to renderers: the complete state, or the changes of it.
+//! The messages of the processor to renderers: the complete state, or changes of it.
 
 use std::{
     cmp::Ordering,

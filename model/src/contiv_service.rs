@@ -1,4 +1,4 @@
-//! What renderers see: a service combined with its backends, from the point of view of this node.
+//! The service as renderers see it: combined with its backends, from the point of view of this node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -91,7 +91,7 @@ impl Key {
         }
     }
 
-    /// What every key of this type begins with, and no other key does.
+    /// The prefix of the keys of this type; no other key has it.
     pub fn prefix(kind: Kind) -> String {
         format!("{ROOT}{}/", folder(kind))
     }
@@ -157,7 +157,7 @@ fn form(kind: Kind) -> String {
 }
 
 fn part_problem(part: &str, text: &str) -> Option<String> {
-    // What nearly all are is known byte by byte.
+    // Fast path: nearly all names are printable ASCII.
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
         None
     } else if text.is_empty() {

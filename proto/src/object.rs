@@ -25,7 +25,7 @@ macro_rules! objects {
         impl Object {
             /// Reads the value stored under `key`.
             ///
-            /// What the value leaves out of its identity (name, namespace, node id) is taken from the key.
+            /// Parts of the identity (name, namespace, node id) that the value leaves out are taken from the key.
             ///
             /// # Errors
             /// When the value is not the message it should be, or names another object than the key does.

@@ -1,4 +1,4 @@
-//! What the nftables renderer asks of the machine it runs on: the kernel itself, or a model of one.
+//! The kernel as the nftables renderer uses it: the real one, or a model.
 //!
 //! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this. [`Linux`](crate::linux::Linux) is the
 //! kernel of this process's network namespace. A simulation puts a model here, and runs the renderer without threads, waiting

@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::table_listing::TableListing;
 
-/// What nft printed cannot be read.
+/// The output of nft cannot be parsed.
 #[derive(Debug, Error)]
 #[error("what nft lists cannot be read: {0}; is it another version of nft?")]
 pub struct NftJsonError(#[from] serde_json::Error);
@@ -32,7 +32,7 @@ pub struct NftOutput {
     pub version: String,
     /// The tables by family and name, as in `inet contiv`.
     pub tables: BTreeSet<String>,
-    /// What the tables hold.
+    /// The content of the tables.
     pub listing: TableListing,
 }
 

@@ -85,7 +85,7 @@ pub struct Rejected {
 /// The renderer `nftables` serves it instead: the renderer `route` cannot carry the service at present.
 pub const LEFT_TO_NFTABLES: &str = "nftables";
 
-/// What a renderer has applied.
+/// The state that a renderer has applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Description {
     /// Services that are applied.

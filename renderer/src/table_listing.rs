@@ -1,4 +1,4 @@
-//! What a table holds, as text: the form in which two readers of the same table are compared.
+//! The content of a table as text: the form in which two readers of the same table are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -191,7 +191,7 @@ fn random_faults_lead_to_poison_only() {
 struct Naming {
     inner: DryRun,
     resyncs: Arc<AtomicUsize>,
-    /// What it has applied is not known after it has refused something.
+    /// After a refused change its applied state is unknown.
     loses_state: bool,
 }
 

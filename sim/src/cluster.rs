@@ -35,7 +35,7 @@ struct Service {
     is_slice_bad: bool,
 }
 
-/// What clients have written so far.
+/// The objects that clients have written so far.
 #[derive(Debug, Clone)]
 pub struct Cluster {
     services: BTreeMap<u16, Service>,
@@ -79,7 +79,7 @@ impl Cluster {
         Write::Put(key(Kind::Node, NODE), value.to_string().into())
     }
 
-    /// What some client does next. Never writes the same endpoint twice, so that an endpoint tells how old a state is.
+    /// The next write of some client. Never writes the same endpoint twice, so that an endpoint tells how old a state is.
     pub fn next_write(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let service = rng.random_range(0..SERVICES);
         match rng.random_range(0..100) {

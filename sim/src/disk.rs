@@ -6,7 +6,7 @@ use contiv_agent::node::message::Saving;
 use contiv_proto::{Key, Kind};
 use contiv_store::{Change, Entry, MirrorSummary, Saved};
 
-/// What the mirror has.
+/// The content of the mirror.
 #[derive(Debug, Clone, Default)]
 struct Content {
     revision: i64,

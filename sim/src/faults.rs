@@ -1,4 +1,4 @@
-//! What goes wrong outside of the agent.
+//! Faults outside of the agent.
 
 use rand::{RngExt as _, rngs::SmallRng};
 
@@ -15,7 +15,7 @@ pub enum Fault {
     Outage,
     /// The store cannot be reached for a moment.
     Blip,
-    /// What changed is forgotten by the store.
+    /// The store compacts its log.
     Compaction,
     /// The state of the store is kept.
     Backup,
@@ -81,7 +81,7 @@ const CHAINS: [&str; 6] =
 /// Sets of the agent's table that somebody else may change.
 const SETS: [&str; 6] = ["services4", "backends4", "node-ports4", "unserved4", "cluster-ips4", "affinity4"];
 
-/// What somebody else does to the table.
+/// A change of the table by another program.
 pub(crate) fn draw_meddling(rng: &mut SmallRng) -> Meddling {
     let chain = CHAINS[rng.random_range(0..CHAINS.len())].to_owned();
     let set = SETS[rng.random_range(0..SETS.len())].to_owned();

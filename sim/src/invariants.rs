@@ -1,4 +1,4 @@
-//! What must hold: at every step for flows, and at rest for everything that the agent tells the outside.
+//! Invariants: at every step for flows, and at rest for everything that the agent reports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ pub const MASS_DELETION: usize = 10;
 pub struct Observed {
     /// Named, so that a difference can be told.
     parts: BTreeMap<&'static str, String>,
-    /// What is saved.
+    /// The saved entries.
     saved: BTreeMap<String, Entry>,
     /// How the kernel differs from what it must have.
     drift: BTreeSet<String>,
@@ -124,7 +124,7 @@ fn difference(one: &str, other: &str) -> String {
     format!("it is:\n{}\nexpected:\n{}", part(&one), part(&other))
 }
 
-/// What an agent comes to that starts now, with nothing saved and an empty kernel.
+/// The state of an agent that starts now, without a mirror and with an empty kernel.
 pub fn fresh(store: &ModelStore) -> Result<Observed, String> {
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };

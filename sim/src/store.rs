@@ -17,7 +17,7 @@ pub struct ModelStore {
     revision: i64,
     entries: BTreeMap<String, Entry>,
     log: VecDeque<Batch>,
-    /// What is before this is gone from the log.
+    /// Revisions before this one are compacted.
     compacted: i64,
     /// Counts how often its history was replaced.
     epoch: u64,
@@ -43,7 +43,7 @@ impl ModelStore {
         self.revision
     }
 
-    /// What is stored.
+    /// The stored entries.
     pub const fn entries(&self) -> &BTreeMap<String, Entry> {
         &self.entries
     }
@@ -107,7 +107,7 @@ enum State {
     Watching { revision: i64, epoch: u64 },
 }
 
-/// What follows a store and delivers to the agent.
+/// The model of a feed: follows a store and delivers to the agent.
 #[derive(Debug, Default)]
 pub struct ModelFeed {
     state: State,

@@ -50,14 +50,14 @@ const STEPS_AT_ONCE: u32 = 10_000;
 /// How long it may take until everything has come to rest.
 const REST_LIMIT: Duration = Duration::from_secs(600);
 
-/// What must never happen, and has.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// By which it happens again.
     pub seed: u64,
     /// When it happened, in simulated time.
     pub at: Duration,
-    /// What is wrong.
+    /// The description of the violation.
     pub what: String,
     /// The last steps before it.
     pub trace: String,
@@ -72,7 +72,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What has been simulated.
+/// Totals of a simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// In simulated time.
@@ -107,13 +107,13 @@ struct Agent {
     decoder: Decoder,
     renderer: PoisonIsolator<Nftables>,
     watch: Option<Box<dyn Watch>>,
-    /// What the renderer does, and until when.
+    /// The current work of the renderer, and the time when it ends.
     work: Option<(Duration, Work)>,
     /// Inputs that arrive later, by their time.
     arriving: VecDeque<(Duration, Input)>,
     /// When the feed delivers next.
     next_delivery: Duration,
-    /// What the server of health checks has been told.
+    /// The health checks that the server was told to serve.
     health_checks: BTreeMap<ServiceId, HealthCheck>,
     out: Vec<Output>,
 }
@@ -156,7 +156,7 @@ pub struct World {
     is_stopped: Arc<AtomicBool>,
     /// These do not happen, though they are drawn.
     without: Vec<Fault>,
-    /// What has happened in this step that never must.
+    /// The invariant violated in this step.
     broken: Option<String>,
     stats: Stats,
     trace: VecDeque<String>,
@@ -220,7 +220,7 @@ impl World {
         (left, needed)
     }
 
-    /// What has been simulated so far.
+    /// The totals so far.
     pub fn stats(&self) -> Stats {
         Stats { time: self.clock, ..self.stats }
     }
@@ -382,7 +382,7 @@ impl World {
                 self.kernel = new_kernel();
                 self.kernel.set_time(self.clock);
                 self.disturbed = self.clock;
-                // What was not synced is lost until the store is read again.
+                // Unsynced writes are lost until the store is read again.
                 self.stable.clear();
             }
             Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
@@ -426,7 +426,7 @@ impl World {
             Fault::Meddle => {
                 let meddling = faults::draw_meddling(&mut self.rng);
                 self.note(|| format!("{meddling:?}"));
-                // What is not there, or is owned by the agent, cannot be changed.
+                // Objects that do not exist, or are owned by the agent, cannot be changed.
                 if self.kernel.meddle("contiv", &meddling).is_ok() {
                     self.disturbed = self.clock;
                 }
@@ -727,7 +727,7 @@ impl World {
     }
 }
 
-/// What can come next.
+/// The possible next steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Sync,
@@ -747,7 +747,7 @@ fn new_kernel() -> ModelKernel {
     kernel
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn describe_panic(payload: &(dyn Any + Send)) -> String {
     let message = payload.downcast_ref::<String>().map(String::as_str);
     let message = message.or_else(|| payload.downcast_ref::<&str>().copied());

@@ -125,7 +125,7 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
         assert_right(&kernel, in_force);
         renderer.resync(&few).unwrap();
     }
-    // What was applied stays applied, though nobody said so.
+    // The transaction is committed though its answer is lost.
     kernel.inject(Fault::LoseAnswer);
     assert!(renderer.update(&changes).is_err());
     renderer.resync(&many).unwrap();

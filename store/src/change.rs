@@ -1,4 +1,4 @@
-//! What a store holds, and what changes in it.
+//! Entries of a store, and their changes.
 
 use bytes::Bytes;
 
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub revision: i64,
     /// Sorted by key.
     pub entries: Vec<Entry>,
-    /// What the backend itself could not read (a broken manifest, a value beyond the limit); the complete list.
+    /// Problems that the store itself found (a broken manifest, a value beyond the limit); the complete list.
     pub problems: Vec<Problem>,
 }
 

@@ -44,7 +44,7 @@ pub enum StoreError {
     /// The store cannot be reached. Try again later.
     #[error("failed to reach the store at {endpoint}: {reason}")]
     Unavailable {
-        /// What was contacted.
+        /// The contacted endpoint.
         endpoint: String,
         /// What went wrong.
         reason: String,
@@ -53,7 +53,7 @@ pub enum StoreError {
     /// nothing is known to be missed.
     #[error("the watch at {endpoint} has said nothing for {silence:?}")]
     Silent {
-        /// What was contacted.
+        /// The contacted endpoint.
         endpoint: String,
         /// The time of silence.
         silence: Duration,

@@ -30,7 +30,7 @@ pub enum FeedEvent {
     Snapshot(Snapshot),
     /// A part of a list, of a feed with pages.
     List(ListPart),
-    /// What changed since the event before. Never empty.
+    /// The changes since the event before. Never empty.
     Changed(Batch),
     /// The complete list of what the store itself cannot read; replaces the previous one.
     Problems(Vec<Problem>),
@@ -61,7 +61,7 @@ pub enum ListPart {
     Complete {
         /// The revision at which all of it was read.
         revision: i64,
-        /// What the store itself could not read; the complete list.
+        /// Problems that the store itself found; the complete list.
         problems: Vec<Problem>,
     },
 }
@@ -69,7 +69,7 @@ pub enum ListPart {
 /// An event, and when the store said it: how long an event waits for its receiver counts from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// What the feed delivers.
+    /// The delivered event.
     pub event: FeedEvent,
     /// When the store's message arrived; for the feed's own findings, when they were made.
     pub received: Instant,

@@ -125,7 +125,7 @@ impl KubeStore {
         }
         match listed {
             Err(Failure::Denied(denial)) => {
-                // Who asks for this type alone must not take a denied list for an empty one.
+                // A caller that lists only this type must not take a denied list for an empty one.
                 let is_alone = prefix.starts_with(&Key::prefix(resource.kind));
                 let is_empty = denial.is_missing || !is_alone;
                 if is_empty && self.inner.optional.is_missing(resource, &denial) {

@@ -147,7 +147,7 @@ impl Mirror {
             _ if is_regular(&path) => guarded("read", in_database).ok(),
             _ => None,
         };
-        // What cannot be read now may hold anything: whoever asks must read it all.
+        // A database that cannot be read now may hold anything: its owner must read all of it.
         let Some((mut summary, number)) = saved else {
             return MirrorSummary { entries: usize::MAX, has_key: true };
         };

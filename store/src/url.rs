@@ -132,7 +132,7 @@ impl StoreUrl {
             (Self::Etcd { endpoints, .. }, Self::Etcd { endpoints: others, .. }) => {
                 endpoints.iter().any(|member| others.contains(member))
             }
-            // What links may lead to is how it is read.
+            // The option `links` changes how a folder is read, not which one it is.
             (Self::Dir { path, .. }, Self::Dir { path: other, .. }) => path == other,
             _ => self == other,
         }

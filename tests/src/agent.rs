@@ -142,7 +142,7 @@ impl<'lab> Agent<'lab> {
         .map(drop)
     }
 
-    /// What it says at `/status`.
+    /// The answer of `/status`.
     pub fn status(&self) -> Result<Value> {
         self.http("GET", "/status")?.json()
     }

@@ -24,7 +24,7 @@ pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
     )
 }
 
-/// What `contiv get` and `contiv delete` take: kinds, and after the kind of services their names.
+/// The arguments of `contiv get` and `contiv delete`: kinds, and after the kind of services their names.
 pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
     // The shell passes the whole line; the word to complete is the last one.
     let words: Vec<String> = env::args().collect();

@@ -36,7 +36,7 @@ fn compare(ours: Option<&TableListing>, theirs: Option<&TableListing>) -> Verifi
     Verification { checked: 1, drift: [drift].into() }
 }
 
-/// What `nft -j` lists.
+/// The output of `nft -j list …`.
 fn list(arguments: &[&str]) -> anyhow::Result<NftOutput> {
     let output = program::run_within(LIMITS, "nft", &[&["-j"], arguments].concat());
     if let Some(problem) = output.problem {

@@ -101,7 +101,7 @@ fn read_errors_in_thread(mut stream: impl Read + Send + 'static) -> Receiver<Str
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || {
         let mut text = Vec::new();
-        // What was read until a failure is better than nothing.
+        // The text read before a failure is better than none.
         let _ = stream.by_ref().take(MAX_ERROR_BYTES).read_to_end(&mut text);
         let _ = sender.send(String::from_utf8_lossy(&text).trim().to_owned());
         let _ = io::copy(&mut stream, &mut io::sink());

@@ -23,7 +23,7 @@ pub(super) struct TableOptions {
     pub(super) sort_by: Option<SortKey>,
 }
 
-/// What to sort by.
+/// The key to sort rows by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SortKey {
     /// A column, by its title in lower case.

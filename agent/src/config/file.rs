@@ -54,7 +54,7 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
     toml::from_str(text).map_err(|error| located(&error))
 }
 
-/// What an agent of any version says of its configuration: a key that this version does not know, or with a value that it
+/// Reads the configuration that an agent of any version shows: a key that this version does not know, or with a value that it
 /// cannot read, counts as not set.
 ///
 /// # Errors

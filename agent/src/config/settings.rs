@@ -22,7 +22,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// The problems of values that each have the right form.
     fn problems(&self) -> Vec<String>;
 
-    /// What is logged, and how.
+    /// The format and the level of the log.
     fn log(&self) -> (LogFormat, &str);
 
     /// The settings of a file only. Without a `file`, [`Self::DEFAULT_FILE`]; none if it does not exist.

@@ -14,7 +14,7 @@ pub struct Wiring<'a> {
     pub config: &'a ControllerConfig,
     /// For its own metrics, whose names get the prefix `contiv_`. The manager registers those of its work queue.
     pub metrics: &'a mut Registry,
-    /// What is done on SIGHUP: each controller whose settings can change while it runs adds a function.
+    /// The functions called on SIGHUP: each controller whose settings can change while it runs adds a function.
     pub reloads: &'a mut Vec<Reload>,
     /// The content of `/status` and `/readiness`: add one report under its name.
     pub reports: &'a mut Reports,

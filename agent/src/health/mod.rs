@@ -1,5 +1,5 @@
-//! What load balancers are told: whether this node's dataplane is up to date, and how many endpoints of a service are
-//! here (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
+//! Health checks for load balancers: whether this node's dataplane is up to date (`healthz`), and the number of a service's
+//! endpoints on this node (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
 //!
 //! - [`ProxyHealth`] and [`HealthCheck`] are the pure decisions.
 //! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node tells it
@@ -26,7 +26,7 @@ const QUESTIONS: usize = 16;
 pub struct HealthOutputs {
     /// How the agent is.
     pub proxy: watch::Sender<ProxyHealth>,
-    /// What changes for the server of health checks.
+    /// Changes for the server of health checks.
     pub updates: mpsc::UnboundedSender<HealthUpdate>,
 }
 

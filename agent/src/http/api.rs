@@ -1,4 +1,4 @@
-//! What the handlers of the agent's debug HTTP have in common.
+//! The state shared by the handlers of the agent's debug HTTP.
 
 use std::{sync::Arc, time::Duration};
 

@@ -23,7 +23,7 @@ pub use sizes::SizeMetrics;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// What happens.
+    /// Events.
     pub events: EventMetrics,
     /// Calls of renderers.
     pub renderers: RendererMetrics,

@@ -32,7 +32,7 @@ pub(super) enum Job {
 pub enum MirrorReport {
     /// How much was saved when the agent started, told once.
     Summary(MirrorSummary),
-    /// What was saved, as was asked for; none if nothing was, or it cannot be read.
+    /// The saved content, in answer to `Load`; none if there is none, or it cannot be read.
     Loaded(Option<Saved>),
     /// Everything up to this revision is saved.
     Written {

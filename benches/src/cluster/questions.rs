@@ -1,4 +1,4 @@
-//! What is asked of one size.
+//! The measurements at one size.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{figures::Limit, workload::Workload};
 /// The section of these figures in the table.
 pub const SECTION: &str = "cluster";
 
-/// What to measure at one size.
+/// The measurements to make at one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Questions {
     /// The section of the figures in the table.

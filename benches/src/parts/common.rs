@@ -1,4 +1,4 @@
-//! What the measurements of the parts have in common.
+//! Functions shared by the measurements of the parts.
 
 use contiv_tests::lab::LabError;
 

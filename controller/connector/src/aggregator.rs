@@ -42,7 +42,7 @@ pub struct MicroService {
     pub external_name: Option<String>,
 }
 
-/// What becomes of instances that are registered by a host name.
+/// The treatment of instances that are registered by a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostNames {
@@ -81,7 +81,7 @@ pub struct Aggregator {
     pub service_port: Option<u16>,
     /// The application protocol of main ports, for services without one.
     pub app_protocol: AppProtocol,
-    /// What becomes of host names.
+    /// The treatment of host names.
     pub host_names: HostNames,
 }
 

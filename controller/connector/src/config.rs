@@ -33,7 +33,7 @@ use crate::{
 #[error("{}", .0.join("\n"))]
 pub struct ConfigError(pub Vec<String>);
 
-/// What the file says.
+/// The content of the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConnectorConfig {
@@ -80,12 +80,12 @@ pub struct RegistryConfig {
     /// Services with this tag are left out: they come from Kubernetes. Empty: none.
     #[serde(default = "default_exclude_tag")]
     pub exclude_tag: String,
-    /// What becomes of instances that are registered by a host name.
+    /// The treatment of instances that are registered by a host name.
     #[serde(default)]
     pub host_names: HostNames,
-    /// What clients connect to, for services that do not say.
+    /// The service port of services that do not set one.
     pub service_port: Option<u16>,
-    /// What is spoken on main ports, for services that do not say.
+    /// The application protocol of main ports, for services that do not set one.
     #[serde(default)]
     pub app_protocol: AppProtocol,
     /// It is a file: this one.
@@ -156,7 +156,7 @@ fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Err
 }
 
 impl ConnectorConfig {
-    /// What a connector is made of by this configuration, which has been checked.
+    /// The parts of the connector with this configuration, which has been checked.
     pub fn parts(&self, metrics: ConnectorMetrics) -> Parts {
         let target =
             Target { namespace: self.namespace.clone(), cluster_ip_ranges: self.cluster_ip_ranges.clone() };

@@ -35,7 +35,7 @@ pub struct Parts {
     pub sync_period: Duration,
     /// The registries with their settings, in the order in which they get a name that several want.
     pub registries: Vec<(NamedRegistry, Aggregator)>,
-    /// What host names are looked up with, for registries that want it; none if none does.
+    /// Looks up host names, for registries that need it; none if no registry does.
     pub host_lookup: Option<Arc<dyn HostLookup>>,
     /// The connector's metrics.
     pub metrics: ConnectorMetrics,

@@ -68,7 +68,7 @@ pub struct Size {
     pub endpoints: usize,
 }
 
-/// What is to be done.
+/// The writes to make.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// In the order in which they must be made.

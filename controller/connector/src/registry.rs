@@ -48,7 +48,7 @@ pub trait Registry: Send + Sync + 'static {
     fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
 }
 
-/// What a lookup found, and how long it is valid.
+/// The addresses that a lookup found, and the time for which they are valid.
 pub type FoundAddresses = (Vec<IpAddr>, Duration);
 
 /// Looks up host names.

@@ -82,7 +82,7 @@ struct State {
     slices: BTreeMap<Id, Slices>,
 }
 
-/// What to make of a list.
+/// The changes that a list requires.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DerivedList {
     /// The listed keys that are not as they should be: slices that this module, or the controller, made earlier.
@@ -122,7 +122,7 @@ impl DerivedSlices {
                 _ => {}
             }
         }
-        // What this process made is newer than what an earlier one did.
+        // Slices made by this process are newer than those of an earlier one.
         state.slices.extend(before.slices);
         let known: BTreeSet<Id> = state.services.keys().chain(state.slices.keys()).cloned().collect();
         for id in known {
@@ -196,7 +196,7 @@ impl State {
             return None;
         };
         let was_unreadable = self.unreadable.remove(&id);
-        // What others need not be kept: they have no slices.
+        // Other services need not be kept: they have no slices.
         if service.is_ours() {
             self.services.insert(id.clone(), service);
         } else if self.services.remove(&id).is_none() && !was_unreadable {

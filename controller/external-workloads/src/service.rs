@@ -16,7 +16,7 @@ use crate::family::Family;
 /// Services of this namespace are left alone, as linkerd does.
 const EXEMPT_NAMESPACE: &str = "kube-system";
 
-/// What the cluster address of a headless service says.
+/// The `clusterIP` of a headless service.
 const NONE: &str = "None";
 
 /// A service.
@@ -80,7 +80,7 @@ pub(crate) fn read<M: Wire>(entry: &Entry) -> Result<M, BoxError> {
     Ok(message)
 }
 
-/// What the API server fills in.
+/// The protocol with the API server's default.
 pub(crate) fn or_tcp(protocol: String) -> String {
     if protocol.is_empty() { "TCP".to_owned() } else { protocol }
 }

@@ -14,7 +14,7 @@ pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 pub const MANAGED_BY_LABEL: &str = label::ENDPOINT_SLICE_MANAGED_BY;
 /// The label of slices of a headless service, with an empty value.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-/// What the label says of ours; linkerd's are `linkerd-external-workloads-controller`.
+/// The label's value on slices of this controller; on linkerd's it is `linkerd-external-workloads-controller`.
 pub const MANAGED_BY: &str = label::EXTERNAL_WORKLOADS_CONTROLLER;
 /// The annotation with the [`Service::uid`] of the service a slice was made for: Kubernetes' owner reference.
 pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";

@@ -1,4 +1,4 @@
-//! What the reflector needs of memory and time for a large cluster: `cargo run --release --example memory [SERVICES PODS]`.
+//! Measures the memory and time of the reflector with a large cluster: `cargo run --release --example memory [SERVICES PODS]`.
 //!
 //! This process holds an API server in memory and starts an etcd; the reflector runs in a process of its own, whose
 //! memory is measured. Three moments are told: the first pass, the time from one change in Kubernetes to etcd, and a new

@@ -1,4 +1,4 @@
-//! What is done to a key.
+//! The actions on a key.
 
 /// The action for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

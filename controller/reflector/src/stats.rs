@@ -1,4 +1,4 @@
-//! What the reflector counts: the counters of Contiv's `ksrapi.KsrStats`, for each type.
+//! The counters of the reflector: those of Contiv's `ksrapi.KsrStats`, for each type.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What makes up a controller.
+//! The definition of a controller: its type, watches, mappers and reconciler.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

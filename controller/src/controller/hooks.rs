@@ -1,4 +1,4 @@
-//! What is called when a controller begins and ends.
+//! Hooks that are called when a controller begins and ends.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a controller does with a key.
+//! The reconciler: the function that a controller calls for a key.
 
 use std::{future::Future, sync::Arc};
 

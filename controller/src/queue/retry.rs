@@ -41,7 +41,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What happens to a key that failed.
+/// The decision on a key that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// It is handed out again after this time.

@@ -26,7 +26,7 @@ pub(super) struct Cache {
     names: StringInterner,
 }
 
-/// What must be derived again after changes of the cache.
+/// The services and facts that must be derived again after changes of the cache.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
     /// These services.

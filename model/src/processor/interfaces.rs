@@ -86,7 +86,7 @@ impl Interfaces {
                 ServiceInterfaces::Named(pattern) => patterns.extend([*pattern]),
             }
         }
-        // What this node sends to itself comes in by loopback.
+        // Packets from this node to itself arrive on the loopback interface.
         patterns.extend("lo".parse::<InterfacePattern>());
         (!config.service_interfaces.is_empty()).then_some(patterns)
     }

@@ -1,4 +1,4 @@
-//! What is known of a node, for people.
+//! A node as the debug HTTP shows it.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 

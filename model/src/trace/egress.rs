@@ -1,4 +1,4 @@
-//! What pods send out of the cluster.
+//! Connections of pods to destinations outside the cluster.
 
 use std::net::IpAddr;
 

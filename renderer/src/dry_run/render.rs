@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::nftables;
 
-/// What the nftables renderer would program, in nft's language; `nft -f` loads it.
+/// The ruleset that the nftables renderer would program, in nft's language; `nft -f` loads it.
 pub fn nft(snapshot: &Snapshot) -> String {
     nftables::ruleset(snapshot)
 }

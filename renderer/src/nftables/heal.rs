@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Report;
 
-/// What has to be repaired.
+/// A repair of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Repair {
     Elements(Transaction),

@@ -19,7 +19,7 @@ use super::{
 /// A table that exists only within the check.
 const PROBE: &str = "contiv-probe";
 
-/// Who may change the table.
+/// The processes that may change the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Ownership {
     /// Every process with the capability.

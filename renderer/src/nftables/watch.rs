@@ -127,7 +127,7 @@ impl TableWatch {
     }
 }
 
-/// What there is to hear after something was heard.
+/// The state of the notification socket after a message was read.
 enum Next {
     More,
     /// Nothing at present.

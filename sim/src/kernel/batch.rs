@@ -30,11 +30,11 @@ pub(super) struct Forced {
     pub(super) errno: Errno,
 }
 
-/// What a batch leads to.
+/// The result of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) answers: Vec<Vec<u8>>,
-    /// What listeners hear, if it was committed.
+    /// The notifications for listeners, if it was committed.
     pub(super) committed: Option<Vec<Notice>>,
 }
 

@@ -16,7 +16,7 @@ use thiserror::Error;
 use self::{exchange::Peer, generate::Generator};
 use super::model::ModelKernel;
 
-/// What a comparison has shown.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// How many transactions both sides were given.
@@ -46,15 +46,15 @@ pub enum CompareError {
 /// Something in which the model is not like the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What leads to it again.
+    /// The seed that reproduces it.
     pub seed: u64,
     /// The transaction, from 0.
     pub transaction: usize,
-    /// What was asked, a line each.
+    /// The messages of the request, a line each.
     pub request: Vec<String>,
-    /// What the kernel says that the model does not.
+    /// The lines that only the kernel reports.
     pub kernel: Vec<String>,
-    /// What the model says that the kernel does not.
+    /// The lines that only the model reports.
     pub model: Vec<String>,
 }
 

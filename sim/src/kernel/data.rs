@@ -3,7 +3,7 @@
 /// A number within a table, of a chain, a rule or a set.
 pub(crate) type Handle = u64;
 
-/// What a register or an element holds.
+/// The content of a register or an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Data {
     Value(Vec<u8>),

@@ -24,7 +24,7 @@ pub(super) const fn resource(generation: u32) -> u16 {
     (generation & 0xffff) as u16
 }
 
-/// Who asks, and whose answers these are.
+/// The process and socket that send a request, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) port: u32,

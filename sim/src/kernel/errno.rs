@@ -1,4 +1,4 @@
-//! What the kernel says where it does not do as asked.
+//! The errors of the kernel.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// What becomes of a message.
+/// The result of a message.
 pub(super) type Result<T> = std::result::Result<T, Refused>;
 
 /// The error as a result.

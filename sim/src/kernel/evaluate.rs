@@ -20,7 +20,7 @@ use super::{
     uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, table},
 };
 
-/// What becomes of a connection.
+/// The fate of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// It reaches somebody.
@@ -98,7 +98,7 @@ impl State {
     }
 }
 
-/// What becomes of a connection, and what its first packet changes.
+/// The fate of a connection, and the effects of its first packet.
 struct Evaluation {
     fate: Fate,
     /// Bits of the connection's status.

@@ -1,4 +1,4 @@
-//! What can go wrong at the next occasion.
+//! Faults to inject into the next matching request.
 
 use super::errno::Errno;
 
@@ -22,7 +22,7 @@ pub enum Fault {
     InterruptDump,
 }
 
-/// What happens to a request.
+/// The faults that hit a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) forced: Option<super::batch::Forced>,

@@ -1,4 +1,4 @@
-//! What others do to a table behind the agent's back, as administrators and other programs do with `nft`.
+//! Changes of a table by others, as administrators and other programs make them with `nft`.
 
 use super::{
     attributes::Writer,
@@ -63,7 +63,7 @@ impl ModelKernel {
     /// Somebody else changes the table of this name and of the family `inet`.
     ///
     /// # Errors
-    /// What the kernel refuses, such as `EPERM` where the table is owned by the agent.
+    /// The error of the kernel, such as `EPERM` where the table is owned by the agent.
     pub fn meddle(&self, of: &str, what: &Meddling) -> Result<(), Errno> {
         let process = Process { name: "nft".to_owned(), pid: 4711 };
         let answers = self.ask_as(&process, &batch(&self.parts(of, what)));

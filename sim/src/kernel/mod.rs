@@ -10,7 +10,7 @@
 //! It shares no code with the renderer: numbers and rules are those of the kernel's `include/uapi/linux/netfilter/nf_tables.h`,
 //! `net/netfilter/nfnetlink.c` and `nf_tables_api.c`. [`compare`] holds it against a real kernel.
 //!
-//! What is left out: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`; catch-all
+//! Not modelled: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`; catch-all
 //! elements; and all expressions that neither the renderer nor [`compare`] writes.
 
 mod apply;

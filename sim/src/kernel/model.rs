@@ -59,7 +59,7 @@ impl ModelKernel {
         self.0.lock().faults.push(fault);
     }
 
-    /// What is still to go wrong is forgotten. Returns what there was.
+    /// Removes and returns the faults that have not been injected yet.
     pub fn forget_faults(&self) -> Vec<Fault> {
         std::mem::take(&mut self.0.lock().faults)
     }

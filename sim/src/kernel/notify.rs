@@ -1,4 +1,4 @@
-//! What the kernel tells listeners of a transaction: a message for each thing that was made or deleted, and at the end one with the
+//! Notifications of a transaction to listeners: a message for each thing that was made or deleted, and at the end one with the
 //! new generation and who it was.
 
 use super::{

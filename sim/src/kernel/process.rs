@@ -1,4 +1,4 @@
-//! Who asks the kernel.
+//! The process that sends a request.
 
 use super::{attributes::Writer, uapi::generation};
 
@@ -11,7 +11,7 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// What the kernel says of a generation of the ruleset, and of who made it.
+/// Writes the message about a generation of the ruleset and the process that made it.
 pub(super) fn write_generation(number: u32, by: &Process, out: &mut Writer) {
     out.u32(generation::ID, number);
     out.u32(generation::PROC_PID, by.pid);

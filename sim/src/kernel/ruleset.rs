@@ -166,7 +166,7 @@ impl Table {
         }
     }
 
-    /// What a transaction may have made invalid must be validated.
+    /// Marks the table for validation, since a transaction may have made it invalid.
     pub(crate) fn needs_validation(&mut self) {
         if self.validation == Validation::Skip {
             self.validation = Validation::Need;
@@ -180,7 +180,7 @@ impl Table {
 }
 
 impl Rule {
-    /// What leads from it to other chains.
+    /// The verdicts in it, which may lead to other chains.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = &Data> {
         self.expressions.iter().filter_map(|expression| match expression {
             Expression::Immediate { data, .. } => Some(data),

@@ -25,7 +25,7 @@ pub(crate) struct Set {
     pub(crate) deleted: usize,
 }
 
-/// What makes two sets the same.
+/// The properties by which two declarations of a set are compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Declaration {
     pub(crate) flags: u32,
@@ -75,7 +75,7 @@ impl Set {
 }
 
 impl Declaration {
-    /// What elements are kept in.
+    /// The container of its elements.
     pub(crate) fn elements(&self) -> Elements {
         if self.flags & F_INTERVAL == 0 {
             Elements::Hash(std::collections::BTreeMap::new())

@@ -69,7 +69,7 @@ impl Drop for ModelSocket {
     }
 }
 
-/// What a listener hears.
+/// The notification socket of a listener.
 #[derive(Debug)]
 pub(super) struct ModelNotifications {
     kernel: SharedState,

@@ -1,4 +1,4 @@
-//! What a modelled kernel holds, and how it answers requests.
+//! The state of the modelled kernel, and its answers to requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,7 +25,7 @@ use super::{
     },
 };
 
-/// What a modelled kernel holds.
+/// The state of the modelled kernel.
 pub(super) struct State {
     pub(super) ruleset: Ruleset,
     pub(super) connections: Vec<Connection>,
@@ -104,7 +104,7 @@ impl State {
         self.last_connection
     }
 
-    /// What a socket sends. Returns what it then receives, piece by piece.
+    /// Handles a request of a socket. Returns the answers, one datagram each.
     pub(super) fn send(
         &mut self,
         port: u32,

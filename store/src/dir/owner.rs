@@ -32,7 +32,7 @@ use crate::{
 /// How often a missing folder is looked for. Nothing else is done on a timer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the owner is asked.
+/// A request to the task that owns the folder.
 pub(super) enum Command {
     List { prefix: String, reply: oneshot::Sender<Snapshot> },
     Watch { prefix: String, revision: i64, reply: oneshot::Sender<Result<WatchStream, StoreError>> },

@@ -23,7 +23,7 @@ pub(super) struct Outage {
     next_reminder: Instant,
 }
 
-/// What to report after a failed attempt.
+/// The report after a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// A new cause.

@@ -1,4 +1,4 @@
-//! What was found in manifests.
+//! The objects and problems found in manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct ManifestObject {
     pub source: String,
     /// Its identity.
     pub key: Key,
-    /// What it says.
+    /// The object.
     pub object: Object,
     /// Whether its `status` has any content; usually another program writes it. Empty maps, as programs print them, do not
     /// count.

@@ -279,7 +279,7 @@ mod tests {
         target.open().unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "inside");
         put_back(&link);
-        // What it led to is exchanged: the file, or the folder with it.
+        // The target of the link is exchanged: the file, or the folder with it.
         for (path, outwards) in [("inside/file", "../../outside/file"), ("inside", "../outside")] {
             let path = root.join(path);
             exchange(&path, outwards);

@@ -1,4 +1,4 @@
-//! What a feed delivers, awaited with a limit.
+//! Waits for deliveries of a feed, with a time limit.
 
 use std::time::Duration;
 

@@ -69,7 +69,7 @@ impl Service {
     }
 }
 
-/// What Kubernetes calls a family.
+/// The `addressType` of a family.
 pub(super) const fn address_type(family: Family) -> &'static str {
     match family {
         Family::V4 => "IPv4",

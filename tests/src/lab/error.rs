@@ -25,7 +25,7 @@ pub enum LabError {
         command: String,
         /// How it ended; 124 means that it took too long.
         status: ExitStatus,
-        /// What it printed.
+        /// The output.
         output: String,
     },
     /// An expected event did not happen in time.

@@ -18,7 +18,7 @@ const CONNECTION_INTERVAL: Duration = Duration::from_millis(4);
 /// A client repeats a lost SYN after a second, so a connection that took longer lost a packet, or the machine was busy.
 const LOST_PACKET_TIME: Duration = Duration::from_millis(900);
 
-/// What a client does without an answer.
+/// The behaviour of a client that gets no answer.
 #[derive(Debug, Clone, Copy)]
 pub enum RetryMode {
     /// It waits this long for the answer to its one connection.

@@ -1,4 +1,4 @@
-//! What pods send out of the cluster: masqueraded where it is asked for, except for destinations that are left out.
+//! Connections of pods to destinations outside the cluster: masqueraded if configured, except for excluded destinations.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -80,7 +80,7 @@ fn pods_leave_with_the_nodes_address_where_it_is_asked_for() -> Result<()> {
     })
 }
 
-/// Whose address a server sees.
+/// The owner of the client address that a server sees.
 enum Source {
     Pod,
     Node,

@@ -1,4 +1,4 @@
-//! What the agent says of a flow, held against the kernel's tables.
+//! Compares the agent's trace of a flow with the kernel's tables.
 
 use contiv_model::Trace;
 use contiv_renderer::nftables::{Inspector, differences};

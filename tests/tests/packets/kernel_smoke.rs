@@ -1,4 +1,4 @@
-//! What an agent does in its life, in the shortest way: `scripts/test-kernels` runs this first on another kernel.
+//! The life of an agent in the shortest form: `scripts/test-kernels` runs this first on another kernel.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},

@@ -167,7 +167,7 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
             is_over: AtomicBool::default(),
         };
         let (mut failures, mut differing, start) = (Vec::new(), 0, Instant::now());
-        // What is compared, and how often it was newer than at the end of the round before.
+        // The number of comparisons, and of those in which the mirror was newer than at the end of the round before.
         let (mut compared, mut newer, mut last) = (0, 0, BTreeMap::new());
         for round in 0..kills {
             if round > 0 {

@@ -36,7 +36,7 @@ fn services_answer_at_frontend_interfaces_only_where_limited() -> Result<()> {
         attach(lab, "nothere", 400)?;
         agent.stop()?;
 
-        // What was attached before counts after the restart. The other pod is not attached, and eth0 is the main interface.
+        // Interfaces attached before the restart are used after it. The other pod is not attached, and eth0 is the main interface.
         let agent = start(&["--service-interfaces=pods,external"])?;
         check(lab, &agent, services, [false, true, true])?;
         attach(lab, "pod1", 200)?;

@@ -157,7 +157,7 @@ fn release_notes_of_this_version_are_same_bytes_each_time() {
 
 #[test]
 fn documents_claim_no_kernel_version_that_nothing_checks() {
-    // What the agent needs is tried at its start; no version is compared.
+    // The agent tries at its start what it needs; no kernel version is compared.
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let claims: Vec<&str> = text.lines().filter(|line| line.contains("kernel of 5.")).collect();
     assert!(claims.is_empty(), "{claims:#?}");

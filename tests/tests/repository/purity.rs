@@ -10,7 +10,7 @@ use crate::workspace;
 
 /// The pure part of `agent/src/node`.
 const PURE: [&str; 4] = ["core.rs", "core", "decode.rs", "message.rs"];
-/// What is never named there.
+/// Names that must not occur there.
 const IMPURE: [&str; 14] = [
     "tokio",
     "async ",

@@ -58,7 +58,7 @@ enum Output {
 
 impl Trace {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        // What is wrong with addresses is told before anybody is asked.
+        // Addresses are checked before any agent is asked.
         let flow = match &self.to {
             Target::Address(destination) => Ok(self.flow(*destination)?),
             Target::Service(target) => Err(target),

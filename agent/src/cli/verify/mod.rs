@@ -77,7 +77,7 @@ impl Verify {
             all.extend(report.clone());
         }
         self.print(&all, terminal)?;
-        // What was found without nft is shown all the same.
+        // The comparison without nft is shown even if nft failed.
         second?;
         Ok(Outcome::success_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
     }

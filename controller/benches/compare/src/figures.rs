@@ -1,4 +1,4 @@
-//! What was measured, as a line of a table or of JSON.
+//! The measured figures, as a line of a table or of JSON.
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ pub(crate) struct Figures {
     pub(crate) churned: Duration,
     /// From one change to its run, sorted.
     pub(crate) latencies: Vec<Duration>,
-    /// What the runtime and its cache hold after the start, in KiB.
+    /// The memory of the runtime and its cache after the start, in KiB.
     pub(crate) memory: u64,
     /// The most the process ever held, in KiB.
     pub(crate) peak: u64,

@@ -30,7 +30,7 @@ async fn reconcile(map: Arc<ConfigMap>, progress: Arc<Progress>) -> Result<Actio
     Ok(Action::await_change())
 }
 
-/// What a watcher would yield: the first list, and then what changes.
+/// The events of a kube-rs watcher: the first list, and then the changes.
 fn events(source: Source) -> impl Stream<Item = watcher::Result<Event<ConfigMap>>> + Send + 'static {
     let decode =
         |state: State| serde_json::from_slice::<ConfigMap>(&state.json).expect("it was written here");

@@ -1,4 +1,4 @@
-//! What is known of a registry, and what is wrong with its services.
+//! The state of a registry: its services, and their problems.
 
 use crate::{
     aggregator::Aggregator,

@@ -1,4 +1,4 @@
-//! What the registries said last.
+//! The latest catalog of each registry.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What a plan is made of.
+//! The input of a plan.
 
 use std::{collections::BTreeSet, fmt};
 

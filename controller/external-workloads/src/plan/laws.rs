@@ -24,7 +24,7 @@ prop_compose! {
     }
 }
 
-/// What is random in a workload.
+/// The random properties of a workload.
 type Traits = (bool, bool, bool, i32, u8);
 
 fn traits() -> impl Strategy<Value = Traits> {

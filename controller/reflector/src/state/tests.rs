@@ -99,7 +99,7 @@ fn foreign_values_are_neither_written_nor_swept() {
     // When they let it go, it is the reflector's.
     state.change_stored(delete("a", 8));
     assert_eq!(planned(&state), one("a", Action::Add));
-    // What says in Kubernetes that it is somebody else's is not taken from there.
+    // Objects that are labelled as another writer's in Kubernetes are not reflected.
     assert_eq!(planned(&both(&[("a", FOREIGN)], &[])), []);
 }
 
@@ -268,7 +268,7 @@ impl ModelStore {
         state.written(&plan, self.revision);
     }
 
-    /// What must be in the store in the end.
+    /// The expected final content of the store.
     fn expected(&self) -> BTreeMap<u8, u8> {
         let keys: BTreeSet<u8> = self.source.keys().chain(self.stored.keys()).copied().collect();
         let of = |key: &u8| match (self.source.get(key), self.stored.get(key)) {

@@ -1,4 +1,4 @@
-//! Who takes part in an election, and its times.
+//! The candidate's name in an election, and the election's timeouts.
 
 use std::time::Duration;
 

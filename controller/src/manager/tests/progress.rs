@@ -1,4 +1,4 @@
-//! What a watchdog is told.
+//! The progress that is reported to a watchdog.
 
 use super::*;
 

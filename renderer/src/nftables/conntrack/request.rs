@@ -1,4 +1,4 @@
-//! What the thread that deletes stale flows is told, and what it counts.
+//! Requests to the thread that deletes stale flows, and its counters.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -250,7 +250,7 @@ fn masquerade_node_ports(family: Family) -> Vec<Rule> {
     ]
 }
 
-/// What pods of this node send out of the cluster.
+/// The rules for connections of this node's pods to destinations outside the cluster.
 fn masquerade_egress(family: Family) -> Vec<Rule> {
     let accept_to = |kind| {
         let to = Expression::In(Set::new(kind, family));

@@ -82,7 +82,7 @@ impl TableVerifier {
         Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
     }
 
-    /// What the kernel's table holds. None if there is no table.
+    /// The content of the kernel's table. None if there is no table.
     ///
     /// # Errors
     /// When the kernel does not answer.

@@ -177,7 +177,7 @@ impl Transaction<'_> {
     }
 }
 
-/// What a rule referred to has one user less. A set without a name goes with its rule.
+/// Drops the references of a rule (use counts of sets and chains). An anonymous set goes with its rule.
 fn release(table: &mut Table, rule: &Rule) {
     let verdicts: Vec<_> = rule.verdicts().cloned().collect();
     for data in &verdicts {

@@ -125,7 +125,7 @@ fn is_too_large(declaration: &Declaration, size: u32) -> bool {
     !is_resizable && buckets * POINTER > i32::MAX.unsigned_abs().into()
 }
 
-/// What the set is declared as, for how many elements, and how long these live.
+/// The declaration of a set, its size, and the timeout of its elements.
 fn declaration(attributes: Attributes<'_>) -> Result<(Declaration, u32, u64)> {
     let is_reserved = |kind: u32| kind & data::TYPE_RESERVED == data::TYPE_RESERVED;
     let mut declaration = Declaration::default();

@@ -1,4 +1,4 @@
-//! What a transaction has done so far.
+//! The state of a transaction.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct Refreshed {
     pub(super) expires: Option<u64>,
 }
 
-/// What messages of a batch have done so far.
+/// The changes made by the messages of a batch so far.
 #[derive(Debug)]
 pub(in crate::kernel) struct Transaction<'a> {
     pub(in crate::kernel) next: Ruleset,

@@ -52,7 +52,7 @@ pub(super) struct Generator {
     port: u32,
 }
 
-/// What sets are declared as.
+/// The declaration of a set.
 struct Shape {
     name: &'static str,
     flags: u32,
@@ -442,7 +442,7 @@ impl Generator {
                     .pick(&[None, Some((INTEGER, 0)), Some((INTEGER, 65)), Some((0xffff_ff01, 4))])
                     .flatten();
             }
-            // What the size of a tree means depends on the version of the kernel.
+            // The meaning of an interval set's size depends on the version of the kernel.
             _ if odd.flags & set::F_INTERVAL != 0 => odd.counter = !odd.counter,
             _ => odd.size = self.pick(&[1, 2, 5, 0x7fff_ffff]).unwrap_or_default(),
         }

@@ -1,4 +1,4 @@
-//! What is reported of tables, as text: independent of the order of attributes, and without what is a kernel's own affair.
+//! Dumps of tables as text: independent of the order of attributes, and without values that differ between kernels.
 
 use std::fmt::Write;
 

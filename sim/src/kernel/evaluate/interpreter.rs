@@ -20,7 +20,7 @@ const STATE_NEW: u32 = 1 << 3;
 /// `RTN_UNICAST` and `RTN_LOCAL`
 const ADDRESS_TYPES: [u32; 2] = [1, 2];
 
-/// What a packet changes.
+/// A change made by a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     /// An element counts it.
@@ -73,7 +73,7 @@ pub(super) struct Interpreter<'a> {
     pub(super) draw: &'a mut dyn FnMut(u32) -> u32,
 }
 
-/// What comes after an expression.
+/// The continuation after an expression.
 enum Next {
     Expression,
     Rule,

@@ -12,7 +12,7 @@ use crate::kernel::{
 pub struct NewConnection {
     /// The number of the IP protocol: 6, 17 or 132.
     pub protocol: u8,
-    /// Who begins it.
+    /// The sender of the first packet.
     pub client: SocketAddr,
     /// Where it is sent to.
     pub destination: SocketAddr,
@@ -20,7 +20,7 @@ pub struct NewConnection {
     pub interface: Option<String>,
 }
 
-/// What a hook says.
+/// The verdict of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ruling {
     Accept,
@@ -105,7 +105,7 @@ impl Packet {
     }
 }
 
-/// What a verdict that ends the rules says.
+/// The ruling of a terminal verdict.
 pub(super) const fn ruling(code: i32) -> Ruling {
     if code == verdict::DROP { Ruling::Drop } else { Ruling::Accept }
 }

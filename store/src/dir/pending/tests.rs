@@ -12,7 +12,7 @@ fn words(work: &ReadPlan) -> Vec<String> {
     complete.chain(overdue).chain(rescan).collect()
 }
 
-/// What is to be done immediately after some events, and after the grace time.
+/// The work immediately after some events, and after the grace time.
 fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
     let now = Instant::now();
     let mut pending = Pending::default();

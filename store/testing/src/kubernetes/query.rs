@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The query of a request.
 
 use percent_encoding::percent_decode_str;
 

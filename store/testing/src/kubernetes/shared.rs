@@ -1,4 +1,4 @@
-//! What the server and who runs the test share.
+//! The state shared by the server and the test.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,4 +1,4 @@
-//! What a run left behind, and how that is printed.
+//! The result of a run, and its printed form.
 
 use std::{fmt, time::Duration};
 

@@ -52,7 +52,7 @@ pub enum Outcome {
         with: u64,
         /// When the call was finished.
         at: Timestamp,
-        /// What the call did.
+        /// The result of the call.
         report: Report,
         /// How long the call took.
         duration_ms: f64,

@@ -64,7 +64,7 @@ pub struct LastReport {
     pub at: Timestamp,
     /// How long it took.
     pub duration_ms: f64,
-    /// What it did.
+    /// The renderer's report.
     #[serde(flatten)]
     pub report: Report,
 }

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults to inject.
 
 use std::time::Duration;
 
