@@ -125,7 +125,7 @@ impl Watch {
             let response = response.0;
             if response.watch_id == ALL_WATCHES {
                 // It is alive. The revision is ignored: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes up to it
-                // (etcd issue 15220), and a watch that begins after it would miss them.
+                // (etcd-io/etcd#15220), and a watch that begins after it would miss them.
                 continue;
             }
             if response.events.is_empty() && events.is_empty() {

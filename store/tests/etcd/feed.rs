@@ -109,7 +109,7 @@ async fn expect_other_data(events: &mut Receiver<Delivery>, by: &str, expected: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_etcd_written_past_the_known_revision_is_listed_again() {
+async fn etcd_restored_beyond_the_known_revision_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();

@@ -6,4 +6,5 @@ mod imports;
 mod mutants;
 mod purity;
 mod units;
+mod words;
 mod workspace;

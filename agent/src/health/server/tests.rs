@@ -230,7 +230,7 @@ async fn server_ends_with_loop_and_takes_its_listeners_along() {
 #[tokio::test]
 async fn health_checks_beyond_the_open_file_limit_are_refused_by_name() {
     let address = loopback(12);
-    let running = Running::start_with(&[address], |server| server.room.slots = Arc::new(Semaphore::new(1)));
+    let running = Running::start_with(&[address], |server| server.shared.slots = Arc::new(Semaphore::new(1)));
     running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
     let error = running.error(&api(), address).await.unwrap();
     assert!(error.contains("too many health checks"), "{error}");

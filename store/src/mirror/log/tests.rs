@@ -34,8 +34,8 @@ fn change(log: &mut Log, batch: &Batch) -> u64 {
 }
 
 fn saved(folder: &Path) -> Option<Saved> {
-    let (mirror, set_aside) = Mirror::open(folder, SOURCE).unwrap();
-    assert_eq!(set_aside, None);
+    let (mirror, quarantined) = Mirror::open(folder, SOURCE).unwrap();
+    assert_eq!(quarantined, None);
     mirror.load().unwrap()
 }
 

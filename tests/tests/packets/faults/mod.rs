@@ -70,8 +70,8 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
             steady,
             end: Instant::now() + trouble,
             done: AtomicBool::new(false),
-            memory: RwLock::new(()),
-            content: RwLock::new(()),
+            mirror_removal: RwLock::new(()),
+            store_writes: RwLock::new(()),
         };
         let run = run(&scene, table, seed, etcd, agent, &options)?;
         println!("seed {seed}, {table:?} table: {run}");

@@ -1,0 +1,173 @@
+//! Words that this repository no longer uses, since Kubernetes, netfilter or etcd have others for the same things.
+#![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::workspace::root;
+
+/// Files that may contain the words: the history of changes, and this table.
+const EXCEPT: [&str; 2] = ["CHANGELOG.md", "tests/tests/repository/words.rs"];
+
+/// Names that occur nowhere, and the names in use.
+const NAMES: [(&str, &str); 22] = [
+    ("may_speak", "LogRateLimiter::allow"),
+    ("take_look", "on_verification"),
+    ("DecodedAhead", "PageDecoder"),
+    ("Preview", "ListObserver"),
+    ("Hinted", "TopologyHint"),
+    ("beat_during", "report_while"),
+    ("eternal", "always_leader"),
+    ("GLANCE", "SPIN_INTERVAL"),
+    ("Suspects", "StaleFlowFilter"),
+    ("DamagedElements", "ForeignChangeCollector"),
+    ("Bisecting", "PoisonIsolator"),
+    ("hand_over", "reassign_carrier, or the verb of the message"),
+    ("Judgement", "DeletionDecision"),
+    ("Intake", "DecodedChanges"),
+    ("Whom", "TraceTarget, or a noun"),
+    ("Tenure", "LeaseTerm"),
+    ("SetAside", "Quarantined"),
+    ("set_aside", "quarantined"),
+    ("PATIENCE", "a name with the role, such as RENDERER_STALL_TIMEOUT"),
+    ("Happening", "NewRecord"),
+    ("Obstacle", "DirectRoutingBlocker"),
+    ("Looked", "VerificationReport"),
+];
+
+/// English words that are the name of no type or function, and the names in use.
+const DEFINITIONS: [(&str, &str); 38] = [
+    ("Voice", "LogRateLimiter"),
+    ("Look", "VerificationReport"),
+    ("Covers", "EventRange"),
+    ("Moment", "Timestamps"),
+    ("Ahead", "PageDecoder"),
+    ("Shown", "ListObserver"),
+    ("Followed", "StoreHandle"),
+    ("Touched", "DirtySet"),
+    ("Names", "StringInterner"),
+    ("Combined", "ServiceRecord"),
+    ("Relation", "MultiIndex"),
+    ("Least", "MinKey"),
+    ("Hit", "MatchedPort"),
+    ("Pulse", "LivenessProbe"),
+    ("Heart", "LivenessReporter"),
+    ("Sides", "SourceAndStored"),
+    ("Heard", "SourceEvent"),
+    ("doubt", "mark_stale"),
+    ("Reflection", "MirrorController"),
+    ("Settle", "Debounce"),
+    ("Lead", "RouteTarget"),
+    ("Way", "NextHop"),
+    ("Ways", "NextHopResolver"),
+    ("Numbers", "IdAllocator"),
+    ("Turns", "ProgrammingSeqlock"),
+    ("Cleaner", "StaleFlowReaper"),
+    ("Found", "TableHeader"),
+    ("Existing", "KernelTable"),
+    ("Planned", "DesiredElements"),
+    ("Programmed", "ProgrammedElements"),
+    ("Damage", "ForeignChange"),
+    ("Room", "ResponseBudget, SharedListeners"),
+    ("Held", "BudgetedResponse"),
+    ("Settled", "RendererReport"),
+    ("Done", "WorkDone"),
+    ("Which", "ObjectSelector"),
+    ("Wanted", "ResourceRequest"),
+    ("Desire", "DesiredStateSource"),
+];
+
+/// Prose that occurs nowhere, in lower case, and the prose in use.
+const PROSE: [(&str, &str); 8] = [
+    ("the books", "the state"),
+    ("gives way", "yields"),
+    ("give way", "yield"),
+    ("has its turn", "is scheduled"),
+    ("is its turn", "is scheduled"),
+    ("in force", "active"),
+    ("taken in", "handled"),
+    ("by another hand", "by another writer"),
+];
+
+/// Words that no number follows: readers do not have this project's lists.
+const NUMBERED: [(&str, &str); 2] =
+    [("complaint ", "the subject itself"), ("issue ", "the public thread, such as etcd-io/etcd#15220")];
+
+const KEYWORDS: [&str; 6] = ["struct ", "enum ", "trait ", "type ", "union ", "fn "];
+
+/// All files below a folder, without what tools make.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// True if the text contains the word, with no letter, digit or underscore beside it.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(start, _)| {
+        let (before, after) = (&text[..start], &text[start + word.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
+}
+
+/// The words in a line that are not to be used, each with the word in use.
+fn old_words(line: &str) -> Vec<(&'static str, &'static str)> {
+    let lower = line.to_lowercase();
+    let names = NAMES.into_iter().filter(|(name, _)| has_word(line, name));
+    let defines = |name: &str| KEYWORDS.iter().any(|keyword| has_word(line, &format!("{keyword}{name}")));
+    let definitions = DEFINITIONS.into_iter().filter(|(name, _)| defines(name));
+    let prose = PROSE.into_iter().filter(|(prose, _)| lower.contains(prose));
+    let is_numbered = |word: &str| {
+        lower
+            .match_indices(word)
+            .any(|(start, _)| lower[start + word.len()..].starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let numbered = NUMBERED.into_iter().filter(|(word, _)| is_numbered(word));
+    names.chain(definitions).chain(prose).chain(numbered).collect()
+}
+
+#[test]
+fn repository_has_none_of_the_old_words() {
+    let root = root();
+    let mut all = Vec::new();
+    files(&root, &mut all);
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for path in all {
+        let name = path.strip_prefix(&root).expect("a file of the repository").display().to_string();
+        // Files that are not text have no words.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        if EXCEPT.contains(&name.as_str()) {
+            continue;
+        }
+        count += 1;
+        for (number, line) in (1..).zip(text.lines()) {
+            let words = old_words(line).into_iter();
+            wrong.extend(words.map(|(old, new)| format!("{name}:{number}: {old:?}; in use is: {new}")));
+        }
+    }
+    wrong.sort_unstable();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 1000, "{count} files were read");
+}
+
+#[test]
+fn old_word_is_found_as_a_whole_word_only() {
+    let found = |line| old_words(line).into_iter().map(|(old, _)| old).collect::<Vec<_>>();
+    assert_eq!(found("    pub(super) fn may_speak(&mut self) {"), ["may_speak"]);
+    assert_eq!(found("struct Way<'a> {"), ["Way"]);
+    assert_eq!(found("// In force is what was applied last; see the Whom of it."), ["Whom", "in force"]);
+    assert_eq!(found("// Complaint 7; the issue is known"), ["complaint "]);
+    assert_eq!(found("struct Ways2; fn may_speak_up() {} // Way, Turns into"), [] as [&str; 0]);
+}
