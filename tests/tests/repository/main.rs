@@ -1,7 +1,9 @@
 //! Checks of the repository: crates and modules, documents, systemd units.
 
 mod architecture;
+mod dependencies;
 mod documents;
+mod hosted;
 mod imports;
 mod mutants;
 mod purity;
