@@ -72,7 +72,7 @@ token, are those of `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` add
 fn metrics() -> String {
     let text = Metrics::with_examples().text().unwrap_or_default();
     let mut page = format!(
-        "# Metrics\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) says these, in the text form of OpenMetrics. \
+        "# Metrics\n\nFor operators who collect metrics, and write alerts on them.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these, in the text form of OpenMetrics. \
          Names are those of the field where they exist: the network-programming ones are kube-proxy's with our prefix. \
          [examples/monitoring](../examples/monitoring/) has alerts and a dashboard on them.\n\n\
          | metric | type | what |\n|---|---|---|\n"
@@ -115,7 +115,7 @@ fn labels(name: &str, text: &str) -> String {
 /// All keys of both files.
 fn configuration() -> anyhow::Result<String> {
     let mut page = format!(
-        "# Configuration\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
+        "# Configuration\n\nFor operators who change a setting: all keys, with their defaults.\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
          variable, which counts as unset where it is empty. Flags win over the environment, the environment over the file, \
          the file over the defaults. Unknown keys are errors. `--check-config` prints what is in effect, or what is wrong.\n"
     );

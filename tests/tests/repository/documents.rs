@@ -122,6 +122,31 @@ fn check(document: &str) -> usize {
     count
 }
 
+/// The first paragraph below the title of a page; comments are passed over.
+fn first_paragraph(text: &str) -> &str {
+    let paragraphs = text.split("\n\n").map(str::trim);
+    paragraphs.skip_while(|text| text.starts_with('#') || text.starts_with("<!--")).next().unwrap_or_default()
+}
+
+#[test]
+fn every_page_begins_with_its_readers() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages
+        .extend(["docs/decisions/README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page)));
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let first = first_paragraph(&text);
+        assert!(
+            first.starts_with("For "),
+            "{} begins with {first:?}, not with \"For\" and its readers",
+            page.display()
+        );
+    }
+}
+
 /// The output of scripts/release-notes for a version, and whether it succeeds.
 fn release_notes(arguments: &[&str]) -> (bool, String) {
     let output = Command::new(root().join("scripts/release-notes")).args(arguments).output().unwrap();
