@@ -149,7 +149,7 @@ async fn run_until_stopped(
     result
 }
 
-/// Pods whose interface went while no agent ran are detached, for nobody else says so.
+/// Pods whose interface went while no agent ran are detached, since no other process does it.
 fn still_attached(
     mut attached: BTreeMap<PodId, InterfaceName>,
     local: &Local,

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 
-/// A connection without any byte in either direction for so long is closed. The slowest answer takes half of that.
+/// A connection without any byte in either direction for this long is closed. The slowest answer takes half of it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an evicted connection may take to close before the next one is evicted too.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(50);

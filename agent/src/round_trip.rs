@@ -5,7 +5,7 @@ use std::{
     str::FromStr,
 };
 
-/// What is read prints as something that reads the same, and an error says something.
+/// Checks that a parsed value prints as a text that parses to the same value, and that an error has a message.
 pub(crate) fn reads_back<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text: &str) {
     match text.parse::<T>() {
         Ok(value) => assert_eq!(value.to_string().parse().ok(), Some(value), "{text:?}"),

@@ -20,7 +20,7 @@ pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]
     })
 }
 
-/// Does two pieces of work, in parallel if they cover at least so many items: below that another thread costs more than it
+/// Does two pieces of work, in parallel if they cover at least this many items: below that another thread costs more than it
 /// saves.
 pub fn both<A: Send, B>(
     items: usize,

@@ -24,7 +24,7 @@ const FAILED_RESYNCS_BEFORE_ISOLATION: u32 = 5;
 pub struct PoisonIsolator<R> {
     inner: R,
     /// The state that was applied last, where a search begins; none if there is none.
-    in_force: Option<Snapshot>,
+    active: Option<Snapshot>,
     /// The services that are left out.
     refused: BTreeMap<ServiceId, Refusal>,
     /// Failed resyncs in a row without an applied state.
@@ -46,19 +46,19 @@ type Services = BTreeMap<ServiceId, ServiceChange>;
 impl<R: Renderer> PoisonIsolator<R> {
     /// Wraps a renderer.
     pub const fn new(inner: R) -> Self {
-        Self { inner, in_force: None, refused: BTreeMap::new(), failures: 0 }
+        Self { inner, active: None, refused: BTreeMap::new(), failures: 0 }
     }
 
     /// Resyncs with as much of `wanted` as possible; `known` is the state before.
     fn resync_from(&mut self, known: Option<Snapshot>, wanted: &Snapshot) -> Result<Report, RenderError> {
         let (error, known) = match (self.resync_without_named(known.as_ref(), wanted), known) {
             (Ok((report, applied)), _) => {
-                self.in_force = Some(applied);
+                self.active = Some(applied);
                 return Ok(report);
             }
             // If every service needs it, no service is to blame.
             (Err(error @ RenderError::MissingModules { .. }), known) => {
-                self.in_force = known;
+                self.active = known;
                 return Err(error);
             }
             (Err(error), Some(known)) => (error, known),
@@ -116,7 +116,7 @@ impl<R: Renderer> PoisonIsolator<R> {
     fn update_without(
         &mut self,
         mut services: BTreeMap<ServiceId, String>,
-        mut in_force: Snapshot,
+        mut active: Snapshot,
         changes: &ChangeSet,
     ) -> Result<Report, RenderError> {
         services.retain(|id, _| changes.services.contains_key(id));
@@ -124,17 +124,17 @@ impl<R: Renderer> PoisonIsolator<R> {
         rest.services.retain(|id, _| !services.contains_key(id));
         if let Ok(report) = self.inner.update(&rest) {
             for (id, reason) in services {
-                let last_good = in_force.services.get(&id).cloned();
+                let last_good = active.services.get(&id).cloned();
                 self.refused.insert(id, Refusal { reason, last_good, is_named: true });
             }
-            in_force.apply(&rest);
-            self.in_force = Some(in_force);
+            active.apply(&rest);
+            self.active = Some(active);
             return Ok(report);
         }
         // The state of the renderer may be unknown. A resync may even succeed with all: foreign changes may be the cause.
-        let mut wanted = in_force.clone();
+        let mut wanted = active.clone();
         wanted.apply(changes);
-        self.resync_from(Some(in_force), &wanted)
+        self.resync_from(Some(active), &wanted)
     }
 
     /// Applies as much of `changes` as possible, after `error`.
@@ -143,26 +143,26 @@ impl<R: Renderer> PoisonIsolator<R> {
     /// When the failure is not caused by services. The next search then begins with the last applied state.
     fn search(
         &mut self,
-        mut in_force: Snapshot,
+        mut active: Snapshot,
         changes: &ChangeSet,
         error: RenderError,
     ) -> Result<Report, RenderError> {
-        let result = self.apply_in_parts(&mut in_force, changes, error);
-        self.in_force = Some(in_force);
+        let result = self.apply_in_parts(&mut active, changes, error);
+        self.active = Some(active);
         result
     }
 
     fn apply_in_parts(
         &mut self,
-        in_force: &mut Snapshot,
+        active: &mut Snapshot,
         changes: &ChangeSet,
         error: RenderError,
     ) -> Result<Report, RenderError> {
-        let mut report = self.inner.resync(in_force)?;
+        let mut report = self.inner.resync(active)?;
         let besides = ChangeSet { services: Services::new(), ..changes.clone() };
         if !besides.is_empty() {
             add(&mut report, self.inner.update(&besides)?);
-            in_force.apply(&besides);
+            active.apply(&besides);
         }
         let mut failures = 0;
         let mut parts = vec![(changes.services.clone(), false)];
@@ -171,7 +171,7 @@ impl<R: Renderer> PoisonIsolator<R> {
             let reason = match self.inner.update(&part) {
                 Ok(done) => {
                     add(&mut report, done);
-                    in_force.apply(&part);
+                    active.apply(&part);
                     continue;
                 }
                 Err(error @ RenderError::MissingModules { .. }) => return Err(error),
@@ -182,12 +182,12 @@ impl<R: Renderer> PoisonIsolator<R> {
                 return Err(error);
             }
             // If this fails, services are not the cause.
-            add(&mut report, self.inner.resync(in_force)?);
+            add(&mut report, self.inner.resync(active)?);
             let mut services = part.services;
             match services.len() {
                 // It may have failed by chance.
                 1 if !is_second_try => parts.push((services, true)),
-                1 => self.refuse(services, in_force, &reason),
+                1 => self.refuse(services, active, &reason),
                 count => {
                     let middle = services.keys().nth(count / 2).cloned();
                     let second = middle.map(|middle| services.split_off(&middle)).unwrap_or_default();
@@ -196,24 +196,24 @@ impl<R: Renderer> PoisonIsolator<R> {
             }
         }
         // If an address moved between services, the halves may have been applied in the wrong order.
-        add(&mut report, self.inner.resync(in_force)?);
+        add(&mut report, self.inner.resync(active)?);
         Ok(report)
     }
 
     /// The changes, extended by the current state of services that were left out and are tried again now.
-    fn try_again(&mut self, changes: &ChangeSet, in_force: &Snapshot) -> ChangeSet {
+    fn try_again(&mut self, changes: &ChangeSet, active: &Snapshot) -> ChangeSet {
         let mut changes = changes.clone();
         let tried_again = changes.services.iter_mut().filter(|(id, _)| self.refused.remove(*id).is_some());
         for (id, change) in tried_again {
-            change.old = in_force.services.get(id).cloned();
+            change.old = active.services.get(id).cloned();
         }
         changes
     }
 
-    fn refuse(&mut self, services: Services, in_force: &Snapshot, reason: &RenderError) {
+    fn refuse(&mut self, services: Services, active: &Snapshot, reason: &RenderError) {
         for service in services.into_keys() {
             warn!(renderer = self.inner.name(), %service, %reason, "a service is left out: all others can be applied");
-            let last_good = in_force.services.get(&service).cloned();
+            let last_good = active.services.get(&service).cloned();
             let refusal =
                 Refusal { reason: format!("found by trying: {reason}"), last_good, is_named: false };
             self.refused.insert(service, refusal);
@@ -266,28 +266,28 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
         // All are tried again.
         self.refused.clear();
-        let known = self.in_force.take();
+        let known = self.active.take();
         let report = self.resync_from(known, snapshot)?;
         self.failures = 0;
         Ok(self.with_refused(report))
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        let Some(mut in_force) = self.in_force.take() else { return self.inner.update(changes) };
-        let adapted = (!self.refused.is_empty()).then(|| self.try_again(changes, &in_force));
+        let Some(mut active) = self.active.take() else { return self.inner.update(changes) };
+        let adapted = (!self.refused.is_empty()).then(|| self.try_again(changes, &active));
         let changes = adapted.as_ref().unwrap_or(changes);
         let report = match self.inner.update(changes) {
             Ok(report) => {
-                in_force.apply(changes);
-                self.in_force = Some(in_force);
+                active.apply(changes);
+                self.active = Some(active);
                 report
             }
             Err(error @ RenderError::MissingModules { .. }) => {
-                self.in_force = Some(in_force);
+                self.active = Some(active);
                 return Err(error);
             }
-            Err(RenderError::Refused { services }) => self.update_without(services, in_force, changes)?,
-            Err(error) => self.search(in_force, changes, error)?,
+            Err(RenderError::Refused { services }) => self.update_without(services, active, changes)?,
+            Err(error) => self.search(active, changes, error)?,
         };
         Ok(self.with_refused(report))
     }
@@ -321,7 +321,7 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
-        self.in_force = None;
+        self.active = None;
         self.inner.cleanup()
     }
 }

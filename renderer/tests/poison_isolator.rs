@@ -24,7 +24,7 @@ fn is_poison(service: &ContivService) -> bool {
     service.session_affinity_timeout == 666
 }
 
-fn bisecting(rates: FaultRates, seed: u64) -> PoisonIsolator<Faulty<DryRun>> {
+fn isolator(rates: FaultRates, seed: u64) -> PoisonIsolator<Faulty<DryRun>> {
     switchable(rates, seed, FaultSwitch::default())
 }
 
@@ -61,7 +61,7 @@ fn text(snapshot: &Snapshot) -> String {
 
 #[test]
 fn poison_among_many_changes_is_found_and_rest_is_applied() {
-    let mut renderer = bisecting(NONE, 1);
+    let mut renderer = isolator(NONE, 1);
     let before = snapshot(100, 1, &[]);
     renderer.resync(&before).unwrap();
     let wanted = snapshot(130, 2, &[7, 8, 120]);
@@ -89,7 +89,7 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
 
 #[test]
 fn first_resync_failing_repeatedly_isolates_poison() {
-    let mut renderer = bisecting(NONE, 1);
+    let mut renderer = isolator(NONE, 1);
     let wanted = snapshot(64, 1, &[63]);
     for _ in 1..FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(renderer.resync(&wanted).is_err());
@@ -166,7 +166,7 @@ fn failure_of_another_kind_blames_no_service() {
 fn random_faults_lead_to_poison_only() {
     let rates = FaultRates { error: 0.1, partial: 0.1, lost_answer: 0.1, ..NONE };
     for seed in 1..20 {
-        let mut renderer = bisecting(rates, seed);
+        let mut renderer = isolator(rates, seed);
         let mut before = snapshot(40, 0, &[]);
         for version in 1..20 {
             let wanted = snapshot(40, version, &[usize::try_from(version).unwrap(), 30]);

@@ -120,9 +120,9 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
     ] {
         kernel.inject(fault);
         // Where the kernel names the element that it refuses, the rest is tried again at once.
-        let in_force = if renderer.update(&changes).is_ok() { &many } else { &few };
+        let active = if renderer.update(&changes).is_ok() { &many } else { &few };
         assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for ever");
-        assert_right(&kernel, in_force);
+        assert_right(&kernel, active);
         renderer.resync(&few).unwrap();
     }
     // The transaction is committed though its answer is lost.

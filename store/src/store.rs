@@ -1,4 +1,4 @@
-//! The trait of all backends, and its values.
+//! The trait of all stores, and its values.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Batch, Entry, PageSender, Position, Problem, Snapshot, StoreError};
 pub enum WatchEvent {
     /// Keys changed.
     Changed(Batch),
-    /// The complete list of what the backend itself cannot read; replaces the previous one.
+    /// Problems that the store itself found; the complete list, which replaces the previous one.
     Problems(Vec<Problem>),
 }
 
@@ -216,7 +216,7 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Adds one more operation, with so many bytes of value. False if it must go into the next transaction because of
+    /// Adds one more operation, with this many bytes of value. False if it must go into the next transaction because of
     /// [`TRANSACTION_LIMIT`] or [`TRANSACTION_BYTES`]; the first always fits.
     pub const fn take(&mut self, bytes: usize) -> bool {
         let is_full = self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;

@@ -10,7 +10,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For so many objects, if that takes more than one transaction.
+    /// A bar for this many objects, if that takes more than one transaction.
     pub(super) fn of_objects(total: usize) -> Self {
         if total <= TRANSACTION_LIMIT {
             return Self { bar: ProgressBar::hidden() };

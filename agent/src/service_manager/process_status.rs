@@ -1,4 +1,4 @@
-//! The state of a process, as the service manager is told it.
+//! The state of a process, as it is reported to the service manager.
 
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
         return format!("renderer {} fails: {}", renderer.name, one_line(error));
     }
     if let Some(down) = &status.store_down {
-        let in_force = if status.ready { "; what was read last is in use" } else { "" };
-        return format!("the store cannot be followed: {}{in_force}", one_line(&down.reason));
+        let meanwhile = if status.ready { "; what was read last is in use" } else { "" };
+        return format!("the store cannot be followed: {}{meanwhile}", one_line(&down.reason));
     }
     if status.held_deletions.is_some() {
         return "deletions are held, as they are too many at once; see /status".to_owned();

@@ -54,7 +54,7 @@ impl<'a> AddressPool<'a> {
         };
         let size = last.checked_sub(first)?.checked_add(1)?;
         let start = u128::from(hash(name)) % size;
-        // At most so many are taken, so one of the next is free unless the range is full.
+        // At most this many are taken, so one of the next is free unless the range is full.
         let most = size.min(self.taken.len() as u128 + 1);
         let free = (0..most)
             .map(|step| to_address(first + (start + step) % size, is_ipv4))

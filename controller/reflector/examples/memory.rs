@@ -1,7 +1,7 @@
 //! Measures the memory and time of the reflector with a large cluster: `cargo run --release --example memory [SERVICES PODS]`.
 //!
 //! This process holds an API server in memory and starts an etcd; the reflector runs in a process of its own, whose
-//! memory is measured. Three moments are told: the first pass, the time from one change in Kubernetes to etcd, and a new
+//! memory is measured. Three measurements are printed: the first pass, the time from one change in Kubernetes to etcd, and a new
 //! list after everything was forgotten. It fails if the reflector ever had more than 500 MiB. With `CONTIV_BIN` it is the
 //! reflector of that `contiv`, however this program was built.
 

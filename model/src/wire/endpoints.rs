@@ -44,7 +44,7 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     problems.finish(Endpoints { id, subsets })
 }
 
-/// Collects the valid ones of so many, without spare capacity, which a filtered iterator would leave.
+/// Collects the valid ones without spare capacity, which a filtered iterator would leave.
 pub(super) fn collect_exact<T>(count: usize, valid: impl Iterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(count);
     collected.extend(valid);

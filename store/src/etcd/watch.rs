@@ -30,7 +30,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// If such requests are never answered, as behind `etcd grpc-proxy`, the watch is opened again after this time.
 const ANSWER_TIMEOUT_WITHOUT_PROGRESS: Duration = Duration::from_secs(27);
 /// To a lagging watch etcd sends up to a thousand revisions in one response, in fragments. Complete revisions are delivered
-/// once they have so many bytes.
+/// once they have this many bytes.
 const LARGEST_BATCH: usize = 4 << 20;
 
 /// Opens a watch on all changes below `prefix` after `position`.

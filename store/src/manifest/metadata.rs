@@ -27,7 +27,7 @@ impl Metadata {
         Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
     }
 
-    /// The same for an object created so many seconds after 1970 began; 0 if unknown.
+    /// The same for an object with this creation time in Unix seconds; 0 if unknown.
     pub(super) fn created_at(seconds: i64, name: String, namespace: String) -> Self {
         Self { name, namespace, creation_timestamp: timestamp(seconds), ..Self::default() }
     }

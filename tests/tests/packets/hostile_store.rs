@@ -25,7 +25,8 @@ const MOST_DESCRIPTORS: u64 = 140;
 const LARGE_VALUE_BYTES: usize = 1 << 20;
 const WRITERS: usize = 16;
 
-fn number(name: &str, default: usize) -> usize {
+/// The number in an environment variable.
+fn setting(name: &str, default: usize) -> usize {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
@@ -37,7 +38,7 @@ struct Peak {
 }
 
 impl Peak {
-    fn look(&self, process: u32) {
+    fn sample(&self, process: u32) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let kibibytes =
             status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
@@ -59,12 +60,12 @@ impl Drop for StopOnDrop<'_> {
 
 /// Measures the agent's usage during `work` and prints the peak.
 #[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
-fn under_watch(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+fn measure(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let (peak, done) = (Peak::default(), AtomicBool::new(false));
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                peak.look(agent.id());
+                peak.sample(agent.id());
                 thread::sleep(Duration::from_millis(20));
             }
         });
@@ -92,8 +93,8 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
     let test = "hostile_store::hostile_values_and_keys_cost_only_bounded_memory";
     isolated_within(LIMIT, test, |lab| {
         let (keys, changes) =
-            (number("CONTIV_HOSTILE_KEYS", 100_000), number("CONTIV_HOSTILE_CHANGES", 5_000));
-        let restless = number("CONTIV_HOSTILE_HUGE", 40);
+            (setting("CONTIV_HOSTILE_KEYS", 100_000), setting("CONTIV_HOSTILE_CHANGES", 5_000));
+        let huge_writes = setting("CONTIV_HOSTILE_HUGE", 40);
         let huge = "x".repeat(LARGE_VALUE_BYTES);
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
@@ -102,12 +103,12 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         let agent = Agent::start(lab, &options)?;
         assert_it_works(lab, &etcd, &agent, &web(0))?;
 
-        under_watch(&agent, &format!("{keys} foreign keys"), || {
-            let of_nobody = |number| (format!("/vnf-agent/contiv-ksr/foreign/{number:08}"), "x".to_owned());
-            etcd.put_values(&(0..keys).map(of_nobody).collect::<Vec<_>>())?;
+        measure(&agent, &format!("{keys} foreign keys"), || {
+            let foreign_key = |number| (format!("/vnf-agent/contiv-ksr/foreign/{number:08}"), "x".to_owned());
+            etcd.put_values(&(0..keys).map(foreign_key).collect::<Vec<_>>())?;
             assert_it_works(lab, &etcd, &agent, &web(1))
         })?;
-        under_watch(&agent, "64 values of 1 MiB", || {
+        measure(&agent, "64 values of 1 MiB", || {
             for number in 0..64 {
                 let key = format!("{ROOT}/service/huge{number}/namespace/default");
                 etcd.put_value(&key, &huge)?;
@@ -116,7 +117,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         })?;
         let bad = agent.http("GET", "/quarantine")?.json()?;
         assert_eq!(bad.as_array().map(Vec::len), Some(64), "each is named");
-        under_watch(&agent, &format!("a key changed {changes} times"), || {
+        measure(&agent, &format!("a key changed {changes} times"), || {
             let left = AtomicU64::new(changes.try_into().unwrap_or(u64::MAX));
             let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             let restless = Service::new("restless", 81, &[lab.pod1.host]);
@@ -142,7 +143,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
             assert_it_works(lab, &etcd, &agent, &web(3))
         })?;
 
-        under_watch(&agent, &format!("{restless} times a value of 1 MiB"), || {
+        measure(&agent, &format!("{huge_writes} times a value of 1 MiB"), || {
             // In parallel, so that changes arrive faster than the agent reads them.
             thread::scope(|scope| {
                 let writers: Vec<_> = (0..4)
@@ -150,7 +151,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
                         let (client, huge) = (etcd.client(), &huge);
                         scope.spawn(move || {
                             let key = format!("{ROOT}/service/huge{writer}/namespace/default");
-                            (0..restless / 4).try_for_each(|_| client.put_value(&key, huge))
+                            (0..huge_writes / 4).try_for_each(|_| client.put_value(&key, huge))
                         })
                     })
                     .collect();
@@ -160,7 +161,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
             })?;
             assert_it_works(lab, &etcd, &agent, &web(0))
         })?;
-        under_watch(&agent, "connections on which nothing is said", || {
+        measure(&agent, "silent connections", || {
             let silent = lab.node.run(|| -> Result<Vec<TcpStream>> {
                 let open = |error| LabError::system("connect to the agent", error);
                 (0..500).map(|_| TcpStream::connect("127.0.0.1:9999").map_err(open)).collect()
@@ -173,7 +174,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         // Everything at once: the first list of the next agent.
         agent.stop()?;
         let agent = Agent::start_on(&lab.node, "next", &options)?;
-        under_watch(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;
+        measure(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;
         agent.stop().map(drop)
     })
 }

@@ -188,7 +188,7 @@ fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()>
             assert!(run.out.lines().any(is_named), "{script}: {words:?} is not in\n{}", run.out);
         }
 
-        // Without nft, all else is told.
+        // Without nft, everything else is reported.
         let empty = tempfile::tempdir().map_err(|error| LabError::Unexpected(error.to_string()))?;
         let path = format!("PATH={}", empty.path().display());
         let run = verify_behind(

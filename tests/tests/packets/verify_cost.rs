@@ -68,7 +68,7 @@ fn ten_thousand_services_are_read_back_while_changes_go_on() -> Result<()> {
             renderer.resync(&state).map_err(unexpected)?;
             let start = Instant::now();
             let verification = TableVerifier::new().verify(&state).map_err(unexpected)?;
-            println!("{} things compared in {:?}", verification.checked, start.elapsed());
+            println!("{} elements and rules compared in {:?}", verification.checked, start.elapsed());
             assert!(verification.drift.is_empty(), "{:#?}", verification.drift);
             assert!(verification.checked > 50_000, "{}", verification.checked);
             let [median, worst] = changes(&mut renderer, &mut state, 1)?;
@@ -76,22 +76,24 @@ fn ten_thousand_services_are_read_back_while_changes_go_on() -> Result<()> {
             let stop = AtomicBool::new(false);
             let seen = state.clone();
             thread::scope(|scope| {
-                let looks = scope.spawn(|| {
+                let verifications = scope.spawn(|| {
                     let mut verifier = TableVerifier::new();
-                    let mut looks = 0;
+                    let mut verifications = 0;
                     while !stop.load(Ordering::Relaxed) {
                         verifier.verify(&seen).map_err(|error| error.to_string())?;
-                        looks += 1;
+                        verifications += 1;
                     }
-                    Ok::<u32, String>(looks)
+                    Ok::<u32, String>(verifications)
                 });
                 let result = changes(&mut renderer, &mut state, 2);
                 stop.store(true, Ordering::Relaxed);
-                let looks =
-                    looks.join().map_err(|_| unexpected("the verifier panicked"))?.map_err(unexpected)?;
+                let verifications = verifications
+                    .join()
+                    .map_err(|_| unexpected("the verifier panicked"))?
+                    .map_err(unexpected)?;
                 let [median, worst] = result?;
-                println!("while it was read back {looks} times: median {median:?}, worst {worst:?}");
-                assert!(looks > 0, "it was not read back meanwhile");
+                println!("while it was read back {verifications} times: median {median:?}, worst {worst:?}");
+                assert!(verifications > 0, "it was not read back meanwhile");
                 Ok(())
             })
         })

@@ -95,7 +95,7 @@ const PROSE: [(&str, &str); 8] = [
 const NUMBERED: [(&str, &str); 2] =
     [("complaint ", "the subject itself"), ("issue ", "the public thread, such as etcd-io/etcd#15220")];
 
-const KEYWORDS: [&str; 6] = ["struct ", "enum ", "trait ", "type ", "union ", "fn "];
+const KEYWORDS: [&str; 6] = ["struct", "enum", "trait", "type", "union", "fn"];
 
 /// All files below a folder, without what tools make.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -112,29 +112,25 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// True if the text contains the word, with no letter, digit or underscore beside it.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(start, _)| {
-        let (before, after) = (&text[..start], &text[start + word.len()..]);
-        !before.ends_with(is_part) && !after.starts_with(is_part)
-    })
-}
-
 /// The words in a line that are not to be used, each with the word in use.
 fn old_words(line: &str) -> Vec<(&'static str, &'static str)> {
-    let lower = line.to_lowercase();
-    let names = NAMES.into_iter().filter(|(name, _)| has_word(line, name));
-    let defines = |name: &str| KEYWORDS.iter().any(|keyword| has_word(line, &format!("{keyword}{name}")));
-    let definitions = DEFINITIONS.into_iter().filter(|(name, _)| defines(name));
-    let prose = PROSE.into_iter().filter(|(prose, _)| lower.contains(prose));
+    let mut found = Vec::new();
+    let mut before = "";
+    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()) {
+        found.extend(NAMES.iter().filter(|(name, _)| *name == word));
+        if KEYWORDS.contains(&before) {
+            found.extend(DEFINITIONS.iter().filter(|(name, _)| *name == word));
+        }
+        before = word;
+    }
+    let lower = line.to_ascii_lowercase();
+    found.extend(PROSE.iter().filter(|(prose, _)| lower.contains(prose)));
     let is_numbered = |word: &str| {
-        lower
-            .match_indices(word)
-            .any(|(start, _)| lower[start + word.len()..].starts_with(|c: char| c.is_ascii_digit()))
+        let mut rest = lower.match_indices(word).map(|(start, _)| &lower[start + word.len()..]);
+        rest.any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let numbered = NUMBERED.into_iter().filter(|(word, _)| is_numbered(word));
-    names.chain(definitions).chain(prose).chain(numbered).collect()
+    found.extend(NUMBERED.iter().filter(|(word, _)| is_numbered(word)));
+    found
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn renderer(renderer: &RendererView) -> Row {
     ]
 }
 
-/// The first of so many.
+/// The first rows, and how many there are.
 pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Page) {
     page.heading("Quarantine");
     if quarantine.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads the file.
+//! Reads the connector's configuration file.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,7 @@ impl ConnectorConfig {
         Self::parse(&name, &text)
     }
 
-    /// Reads and checks the text of a file. `name` is how the problems call it.
+    /// Reads and checks the text of a file. `name` is its name in problems.
     ///
     /// # Errors
     /// As [`ConnectorConfig::load`].

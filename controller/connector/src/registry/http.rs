@@ -23,16 +23,16 @@ use tokio::{
 use super::RegistryError;
 
 /// The maximum size of an answer.
-const LARGEST: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Answers up to this size are read concurrently, however many there are.
 const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
-/// How many larger ones may be in memory at once, for all registries.
-const LARGE_AT_ONCE: usize = 4;
+/// The number of larger answers that may be in memory at the same time, for all registries.
+const MAX_LARGE_ANSWERS: usize = 4;
 
 /// A permit for each larger answer, from when its size is known until it is dropped.
-static LARGE_ANSWERS: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
+static LARGE_ANSWERS: Semaphore = Semaphore::const_new(MAX_LARGE_ANSWERS);
 
 /// How much of an error's text is reported.
 const MAX_ERROR_TEXT: usize = 200;
@@ -111,13 +111,13 @@ impl HttpClient {
         while let Some(frame) = timeout_at(deadline, incoming.frame()).await.map_err(late)? {
             let Ok(data) = frame.map_err(|error| failed(chain(&error)))?.into_data() else { continue };
             let size = body.len() + data.len();
-            if size > LARGEST {
-                return Err(failed(format!("its answer is larger than {} MiB", LARGEST >> 20)));
+            if size > MAX_RESPONSE_BYTES {
+                return Err(failed(format!("its answer is larger than {} MiB", MAX_RESPONSE_BYTES >> 20)));
             }
             if size > SMALL_RESPONSE_BYTES && permit.is_none() {
                 let asked = Instant::now();
                 permit = LARGE_ANSWERS.acquire().await.ok();
-                // The server is not to blame for that.
+                // Waiting for the permit does not count against the server's timeout.
                 deadline += asked.elapsed();
             }
             body.extend_from_slice(&data);
@@ -207,11 +207,11 @@ mod tests {
         let client = HttpClient::new(&Certificates::default()).unwrap();
         let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], LIMIT).await;
         let mut held = Vec::new();
-        for _ in 0..LARGE_AT_ONCE {
+        for _ in 0..MAX_LARGE_ANSWERS {
             held.push(get(2 * SMALL_RESPONSE_BYTES).await.unwrap());
         }
         let mut waiting = pin!(get(2 * SMALL_RESPONSE_BYTES));
-        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "there is no room for it");
+        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "it waits for a permit");
         assert_eq!(
             get(SMALL_RESPONSE_BYTES).await.unwrap().body.len(),
             SMALL_RESPONSE_BYTES,
@@ -219,7 +219,7 @@ mod tests {
         );
         held.pop();
         assert_eq!(waiting.await.unwrap().body.len(), 2 * SMALL_RESPONSE_BYTES);
-        let error = get(LARGEST + 1).await.map(|answer| answer.body.len()).unwrap_err();
+        let error = get(MAX_RESPONSE_BYTES + 1).await.map(|answer| answer.body.len()).unwrap_err();
         assert!(error.reason.contains("larger than 64 MiB"), "{error}");
     }
 }

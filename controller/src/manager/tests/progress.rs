@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn resting_or_working_controllers_count_as_moving() {
+async fn idle_or_working_controllers_are_no_stall() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(logging(&log).build().unwrap()).unwrap();

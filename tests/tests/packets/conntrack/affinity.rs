@@ -21,7 +21,7 @@ const DATAGRAM_CHANGES: usize = 24;
 const CONNECTIONS: usize = 200;
 const CONNECTION_PAUSE: Duration = Duration::from_millis(5);
 const CONNECTION_CHANGES: usize = 2;
-/// The first address of so many backends that a table is not compared element by element: each has two elements.
+/// The first address of the backends: with this many a table is not compared element by element. Each has two elements.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
 /// Three hours, the default of Kubernetes.

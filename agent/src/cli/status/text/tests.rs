@@ -5,7 +5,7 @@ use crate::cli::views::{LostFrontendView, SizesView};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
-/// An overview with so many objects in quarantine and renderers that fail.
+/// An overview with this many objects in quarantine and renderers that fail.
 fn overview(problems: usize) -> Overview {
     let error =
         "failed to apply: the kernel refuses the element 10.96.0.1 . tcp . 80, which is a very long sentence";
