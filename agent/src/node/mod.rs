@@ -15,8 +15,10 @@
 //! - [`api`]: what other tasks ask; a question is a function of the core's state.
 //! - `driver`, `inputs`, `outputs`, `renderer_thread`, `verifier_thread`: the only places that wait or block.
 //!
-//! A new kind of input is a variant of [`message::Input`], a source in `inputs`, and an arm of [`Core::handle`].
-//! Something new that users can ask is a method of [`Core`].
+//! A new kind of input is a variant of [`message::Input`] and an arm of [`Core::handle`]. Other tasks send it as
+//! [`Request::Input`], or by [`Request::answered`] if they wait; only a source with a priority of its own needs a place in
+//! `inputs`. Something new that the node does is a variant of [`message::Output`] and an arm in `outputs`. Something new that
+//! users can ask is a method of [`Core`], derived from its state: nothing is kept in step by hand.
 
 pub mod api;
 pub mod core;
