@@ -1,14 +1,12 @@
 //! Any single change, of each kind, by the number of services: what the kernel needs for it, and how long it takes from etcd's
 //! acknowledgement until the kernel has it.
 
+mod common;
 mod end_to_end;
 mod kernel;
 mod mixed;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use contiv_tests::lab::{Lab, Result};
 
@@ -18,16 +16,11 @@ use crate::{
     workload::{SingleChange, Workload},
 };
 
-/// The section of these figures in the table.
-pub const SECTION: &str = "changes";
+pub use common::SECTION;
+use common::Times;
 
-/// How often a change of each kind is measured, each time with another service.
-const ROUNDS: u32 = 100;
 /// At this size the times themselves have limits.
 const LARGEST: usize = 100_000;
-
-/// The times of each kind of change.
-type Times = BTreeMap<SingleChange, Samples>;
 
 /// Measures at one size. At the largest it also makes 1,000 changes of all kinds a second, for this long.
 ///
@@ -98,21 +91,9 @@ pub fn matrix(figures: &[Figure]) -> String {
         .join("\n")
 }
 
-/// The service of a round: all over the table.
-const fn service(workload: Workload, round: u32) -> usize {
-    round as usize * 7919 % workload.services
-}
-
-fn by_kind(times: &[(SingleChange, Duration)]) -> Times {
-    let of_kind = |wanted: SingleChange| {
-        times.iter().filter(|(kind, _)| *kind == wanted).map(|(_, duration)| *duration).collect()
-    };
-    SingleChange::ALL.into_iter().map(|kind| (kind, of_kind(kind))).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{common::by_kind, *};
 
     #[test]
     fn matrix_has_a_row_for_each_kind_and_a_column_for_each_size() {

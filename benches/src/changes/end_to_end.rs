@@ -2,19 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use contiv_store::{Operation, Store};
+use contiv_store::Store;
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, State},
     lab::{Lab, LabError, Result},
 };
 
-use super::{ROUNDS, Times, mixed};
+use super::{
+    common::{ROUNDS, Times, by_kind, operation, service},
+    mixed,
+};
 use crate::{
     cluster::{Client, remove_state, unexpected},
     figures::Figure,
     netlink::Commits,
-    workload::{SingleChange, Workload, Write},
+    workload::{SingleChange, Workload},
 };
 
 /// Longer than any change takes.
@@ -48,7 +51,7 @@ fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
         for kind in SingleChange::ALL {
-            let write = operation(kind.write(workload, super::service(workload, round), round));
+            let write = operation(kind.write(workload, service(workload, round), round));
             client.runtime.block_on(client.store.commit(vec![write])).map_err(unexpected)?;
             let acknowledged = Instant::now();
             let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
@@ -62,12 +65,5 @@ fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
             times.push((kind, last.at.saturating_duration_since(acknowledged)));
         }
     }
-    Ok(super::by_kind(&times))
-}
-
-pub(super) fn operation((key, value): Write) -> Operation {
-    match value {
-        Some(value) => Operation::Put { key, value: value.into() },
-        None => Operation::Delete { key },
-    }
+    Ok(by_kind(&times))
 }

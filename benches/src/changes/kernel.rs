@@ -3,7 +3,7 @@
 use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_tests::lab::{Lab, Result};
 
-use super::{ROUNDS, Times};
+use super::common::{ROUNDS, Times, by_kind, service};
 use crate::{
     command::run,
     netlink::Kernel,
@@ -20,12 +20,12 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Times> {
         let mut times = Vec::new();
         for round in 0..ROUNDS {
             for kind in SingleChange::ALL {
-                let event = kind.event(workload, super::service(workload, round), round);
+                let event = kind.event(workload, service(workload, round), round);
                 let changes = processor.apply([event.map_err(|error| undecodable(&error))?]);
                 times.push((kind, kernel.commit(&table.update(&changes))?));
             }
         }
         run(&["nft", "delete table inet contiv"])?;
-        Ok(super::by_kind(&times))
+        Ok(by_kind(&times))
     })
 }

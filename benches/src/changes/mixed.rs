@@ -7,7 +7,7 @@ use contiv_tests::{
     lab::{Lab, Result},
 };
 
-use super::{SECTION, end_to_end::operation};
+use super::common::{SECTION, operation};
 use crate::{
     cluster::{Client, churn},
     figures::Figure,

@@ -2,7 +2,7 @@
 
 use contiv_model::{Event, ObjectKey};
 
-use crate::{ServiceVariant, UndecodableValue, Variant, Workload};
+use crate::services::{ServiceVariant, UndecodableValue, Variant, Workload, decode, service_id};
 
 /// The first node port that a change gives; Kubernetes' range begins there.
 const FIRST_NODE_PORT: u16 = 30_000;
@@ -102,8 +102,8 @@ impl SingleChange {
     /// When a value cannot be decoded because the product has changed.
     pub fn event(self, workload: Workload, service: usize, round: u32) -> Result<Event, UndecodableValue> {
         match self.write(workload, service, round) {
-            (key, Some(value)) => crate::decode(&key, value.as_bytes()).map(Event::Put),
-            (_, None) => Ok(Event::Delete(ObjectKey::Service(crate::service_id(service)))),
+            (key, Some(value)) => decode(&key, value.as_bytes()).map(Event::Put),
+            (_, None) => Ok(Event::Delete(ObjectKey::Service(service_id(service)))),
         }
     }
 }

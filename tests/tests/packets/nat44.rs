@@ -277,7 +277,7 @@ fn add_second_network(lab: &Lab, other: &Namespace) -> Result<()> {
 
 /// Sends everything back.
 fn echo(socket: &UdpSocket) {
-    let mut buffer = [0; 1 << 16];
+    let mut buffer = vec![0; 1 << 16];
     while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
         // The client notices that no answer came.
         let _ = socket.send_to(&buffer[..length], peer);
@@ -292,7 +292,7 @@ fn exchange(to: SocketAddr, length: usize) -> io::Result<usize> {
     socket.set_read_timeout(Some(SOON))?;
     let sent: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
     socket.send(&sent)?;
-    let mut received = [0; 1 << 16];
+    let mut received = vec![0; 1 << 16];
     let answered = socket.recv(&mut received)?;
     Ok(if received[..answered] == sent { answered } else { 0 })
 }

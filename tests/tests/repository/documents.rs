@@ -124,8 +124,8 @@ fn check(document: &str) -> usize {
 
 /// The first paragraph below the title of a page; comments are passed over.
 fn first_paragraph(text: &str) -> &str {
-    let paragraphs = text.split("\n\n").map(str::trim);
-    paragraphs.skip_while(|text| text.starts_with('#') || text.starts_with("<!--")).next().unwrap_or_default()
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    paragraphs.find(|text| !text.starts_with('#') && !text.starts_with("<!--")).unwrap_or_default()
 }
 
 #[test]
