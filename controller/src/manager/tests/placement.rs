@@ -260,12 +260,12 @@ async fn runnable_that_does_not_stop_is_dropped() {
     settle().await;
     holder.revoke();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(log.timed(), [(0, "started".to_owned()), (1000, "dropped".to_owned())]);
+    assert_eq!(log.timed(), [(0, "started".to_owned()), (1100, "dropped".to_owned())]);
     holder.grant();
     settle().await;
     stop.cancel();
     task.await.unwrap();
-    assert_eq!(log.timed(), [(2000, "started".to_owned()), (8000, "dropped".to_owned())]);
+    assert_eq!(log.timed(), [(2100, "started".to_owned()), (8200, "dropped".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
