@@ -92,21 +92,32 @@ impl Serialize for Deviation {
 /// Distinguishes drift from changes in progress: compares repeatedly, and keeps the differences that stay the same.
 #[derive(Debug, Clone, Default)]
 pub struct Confirmation {
-    looks: usize,
-    /// Differences found by every comparison so far.
-    suspects: BTreeSet<Drift>,
+    /// The sum of the comparisons' weights.
+    weight: usize,
+    /// Differences found by every comparison so far; none before the first.
+    suspects: Option<BTreeSet<Drift>>,
 }
 
 impl Confirmation {
-    /// The number of comparisons, with a pause between them, that confirm drift.
+    /// The number of comparisons, with a pause between them, that confirm drift while nothing else changes.
     pub const LOOKS: usize = 3;
+    /// How many comparisons amid changes are worth one while nothing changes: what changes to and fro between a few states can be
+    /// seen in the same state several times.
+    const LOOKS_AMID_CHANGES: usize = 5;
 
-    /// Adds the result of one comparison. None if another one is needed; else the differences found by all of them.
-    pub fn take(&mut self, found: BTreeSet<Drift>) -> Option<BTreeSet<Drift>> {
-        self.suspects =
-            if self.looks == 0 { found } else { self.suspects.intersection(&found).cloned().collect() };
-        self.looks += 1;
-        (self.suspects.is_empty() || self.looks >= Self::LOOKS).then(|| std::mem::take(&mut self.suspects))
+    /// Adds the result of one comparison, and whether something was programmed while the kernel was read. None if another one is
+    /// needed; else the differences found by all of them.
+    pub fn take(&mut self, found: BTreeSet<Drift>, amid_changes: bool) -> Option<BTreeSet<Drift>> {
+        let suspects = match self.suspects.take() {
+            None => found,
+            Some(suspects) => suspects.intersection(&found).cloned().collect(),
+        };
+        self.weight += if amid_changes { 1 } else { Self::LOOKS_AMID_CHANGES };
+        if suspects.is_empty() || self.weight >= Self::LOOKS * Self::LOOKS_AMID_CHANGES {
+            return Some(suspects);
+        }
+        self.suspects = Some(suspects);
+        None
     }
 }
 
@@ -123,13 +134,17 @@ mod tests {
     fn difference_seen_at_every_look_is_drift_and_a_passing_one_is_not() {
         let found =
             |elements: &[&str]| elements.iter().map(|element| drift(element)).collect::<BTreeSet<_>>();
-        assert_eq!(Confirmation::default().take(found(&[])), Some(found(&[])));
+        assert_eq!(Confirmation::default().take(found(&[]), false), Some(found(&[])));
         let mut confirmation = Confirmation::default();
-        assert_eq!(confirmation.take(found(&["a", "b"])), None);
-        assert_eq!(confirmation.take(found(&["b", "c"])), None);
-        assert_eq!(confirmation.take(found(&["b", "d"])), Some(found(&["b"])));
+        assert_eq!(confirmation.take(found(&["a", "b"]), false), None);
+        assert_eq!(confirmation.take(found(&["b", "c"]), false), None);
+        assert_eq!(confirmation.take(found(&["b", "d"]), false), Some(found(&["b"])));
+        let mut amid_changes = Confirmation::default();
+        let looks = (0..15).map(|_| amid_changes.take(found(&["a"]), true)).collect::<Vec<_>>();
+        assert!(looks[..14].iter().all(Option::is_none), "it may be seen so by chance");
+        assert_eq!(looks[14], Some(found(&["a"])));
         let mut passing = Confirmation::default();
-        assert_eq!(passing.take(found(&["a"])), None);
-        assert_eq!(passing.take(found(&["b"])), Some(found(&[])));
+        assert_eq!(passing.take(found(&["a"]), false), None);
+        assert_eq!(passing.take(found(&["b"]), false), Some(found(&[])));
     }
 }

@@ -534,9 +534,9 @@ impl Core {
 
     fn on_verified(&mut self, report: VerifierReport) {
         let renderer = Arc::clone(&report.renderer);
-        let counts = self.renderers.is_settled(&renderer);
+        let settled_at = self.renderers.settled_at(&renderer);
         let rejected = self.renderers.rejected(&renderer);
-        match self.verifications.on_report(report, counts, rejected, self.now) {
+        match self.verifications.on_report(report, settled_at, rejected, self.now) {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
             Some(Ok(Verified { drift, had_drift })) => {
@@ -596,8 +596,8 @@ impl Core {
     /// Starts the verifications that are due.
     fn verify_due(&mut self) {
         let Self { verifications, renderers, store, .. } = self;
-        let due =
-            verifications.take_due(self.now.instant, |name| store.is_synced && renderers.is_settled(name));
+        let settled_at = |name: &str| renderers.settled_at(name).filter(|_| store.is_synced);
+        let due = verifications.take_due(self.now.instant, settled_at);
         if due.is_empty() {
             return;
         }

@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     process::{Command, Output},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Much more than needed, so that a busy machine fails no test.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between the bursts of changes that a verification goes on beside.
+const BURST_PAUSE: Duration = Duration::from_millis(40);
 
 /// The output of `contiv verify` on the node, and its exit code.
 #[derive(Debug)]
@@ -284,6 +287,8 @@ fn pending_changes_are_no_drift() -> Result<()> {
                 etcd.put(&service)?;
                 changes += 1;
             }
+            // Bursts: a reading counts only if the renderer has applied everything at its end.
+            thread::sleep(BURST_PAUSE);
             let view = renderer(&agent, "nftables")?;
             assert_eq!(view["verification"]["drift"], 0, "{view:#}");
             verifications = view["verification"]["verifications"].as_u64().unwrap_or_default();

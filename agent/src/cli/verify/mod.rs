@@ -136,7 +136,7 @@ fn compare_with_nft() -> anyhow::Result<DataplaneReport> {
     let mut confirmation = Confirmation::default();
     loop {
         let found = nft::compare_once()?;
-        if let Some(drift) = confirmation.take(found.drift) {
+        if let Some(drift) = confirmation.take(found.drift, false) {
             return Ok(DataplaneReport { renderer: nft::NAME, checked: found.checked, drift });
         }
         thread::sleep(COMPARISON_INTERVAL);
@@ -161,7 +161,7 @@ fn verify(
     loop {
         let snapshot = source.snapshot()?;
         let found = verifier.verify(&snapshot)?;
-        if let Some(drift) = confirmation.take(found.drift) {
+        if let Some(drift) = confirmation.take(found.drift, false) {
             return Ok(Some(DataplaneReport { renderer: renderer.as_str(), checked: found.checked, drift }));
         }
         thread::sleep(COMPARISON_INTERVAL);

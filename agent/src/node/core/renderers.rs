@@ -171,9 +171,9 @@ impl Renderers {
         self.all.iter().all(|renderer| renderer.is_ready)
     }
 
-    /// Whether a renderer has applied everything and is idle.
-    pub(super) fn is_settled(&self, name: &str) -> bool {
-        self.find(name).is_some_and(RendererSchedule::is_settled)
+    /// The applied revision of a renderer that has applied everything and is idle; none of others.
+    pub(super) fn settled_at(&self, name: &str) -> Option<i64> {
+        self.find(name).filter(|renderer| renderer.is_settled()).map(|renderer| renderer.applied_revision)
     }
 
     /// The services that a renderer has left out.

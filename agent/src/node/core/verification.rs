@@ -69,6 +69,8 @@ pub(super) struct Verifications {
 struct RendererVerification {
     renderer: Arc<str>,
     is_busy: bool,
+    /// The renderer's applied revision when the last reading began.
+    read_at: i64,
     next: Instant,
     confirmation: Confirmation,
     view: VerificationView,
@@ -81,6 +83,7 @@ impl Verifications {
         let new = |renderer| RendererVerification {
             renderer,
             is_busy: false,
+            read_at: 0,
             next: now + interval,
             confirmation: Confirmation::default(),
             view: VerificationView::default(),
@@ -93,26 +96,32 @@ impl Verifications {
         self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
     }
 
-    /// The renderers to be read now. Those that are not settled wait: changes that are not applied yet would look like
-    /// deviations.
-    pub(super) fn take_due(&mut self, now: Instant, is_settled: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+    /// The renderers to be read now. `settled_at` returns the applied revision of one that has applied everything. Others wait:
+    /// changes that are not applied yet would look like deviations.
+    pub(super) fn take_due(
+        &mut self,
+        now: Instant,
+        settled_at: impl Fn(&str) -> Option<i64>,
+    ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
             state.next = now + PAUSE;
-            state.is_busy = is_settled(&state.renderer);
-            if state.is_busy {
+            let settled_at = settled_at(&state.renderer);
+            state.is_busy = settled_at.is_some();
+            if let Some(revision) = settled_at {
+                state.read_at = revision;
                 due.push(Arc::clone(&state.renderer));
             }
         }
         due
     }
 
-    /// Handles the result of a reading, which is discarded if the renderer was working meanwhile. Services that it has rejected
+    /// Handles the result of a reading, which is discarded unless the renderer has applied everything (`settled_at`). Services that it has rejected
     /// are not expected in the kernel. None if another reading is needed, an error if the kernel could not be read.
     pub(super) fn on_report(
         &mut self,
         report: VerifierReport,
-        counts: bool,
+        settled_at: Option<i64>,
         rejected: &[Rejected],
         now: Now,
     ) -> Option<Result<Verified, String>> {
@@ -120,16 +129,14 @@ impl Verifications {
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + PAUSE;
-        if !counts {
-            return None;
-        }
+        let amid_changes = settled_at? != state.read_at;
         let view = &mut state.view;
         let found = match report.result {
             Err(error) => Err(error),
             Ok(Verification { checked, mut drift }) => {
                 view.checked = checked;
                 drift.retain(|drift| !is_due_to(rejected, drift));
-                Ok(state.confirmation.take(drift)?)
+                Ok(state.confirmation.take(drift, amid_changes)?)
             }
         };
         let had_drift = view.drift > 0;
