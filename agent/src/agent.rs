@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
-use contiv_store::{Feed, StoreUrl};
+use contiv_store::{Feed, NodeScope, Store, StoreUrl};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -67,10 +67,7 @@ async fn run_until_stopped(
             Some(listener)
         }
     };
-    let recall = mirror::recall(config.state_dir.clone(), config.store.to_string());
-    let store = contiv_store::open_for_node(&config.store, config.etcd_access(), &config.node_name, recall)
-        .await
-        .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
+    let store = open_store(config).await?;
     let feed = Feed::start_paged(store, key::ROOT);
     let metrics = Arc::new(Metrics::new(config.service_counters));
     let (requests, receiver) = mpsc::channel(REQUESTS);
@@ -147,6 +144,19 @@ async fn run_until_stopped(
     }
     info!("stopped; the dataplane stays in place");
     result
+}
+
+/// Opens the store, with what this node needs of it.
+async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    let recall = mirror::recall(config.state_dir.clone(), config.store.to_string());
+    let scope = NodeScope {
+        node_name: &config.node_name,
+        proxy_name: &config.service_proxy_name,
+        state_dir: &config.state_dir,
+    };
+    contiv_store::open_for_node(&config.store, config.etcd_access(), scope, recall)
+        .await
+        .with_context(|| format!("failed to open the store {}; set another with --store", config.store))
 }
 
 /// Pods whose interface went while no agent ran are detached, since no other process does it.

@@ -84,6 +84,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// True if the store has another history than the reader: it was restored from a backup, emptied or replaced.
+    pub(crate) const fn is_other_history(&self) -> bool {
+        matches!(self, Self::Rewound { .. } | Self::Replaced { .. })
+    }
+}
+
 /// A problem of one object, or of a whole file if no object can be named.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {

@@ -18,9 +18,8 @@ use crate::{
 };
 use outage::{Outage, Report};
 
-/// The pause between two attempts to follow the store.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that lasts so long counts as a success: the next failure is followed by the first pause.
+const HEALTHY_DURATION: Duration = Duration::from_secs(5);
 
 /// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,6 +163,7 @@ impl Feed {
         let (events, receiver) = mpsc::channel(CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
+        let backoff = store.backoff();
         let feed = Self {
             store,
             prefix,
@@ -172,7 +172,7 @@ impl Feed {
             sizes: VecDeque::new(),
             resync,
             renewal,
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            backoff,
             position: None,
             outage: None,
             is_renewing: false,
@@ -228,7 +228,7 @@ impl Feed {
             }
         };
         // A shorter time does not count, or a watch that always opens and fails would be opened again without pause.
-        if healthy_since.elapsed() >= LONGEST_PAUSE {
+        if healthy_since.elapsed() >= HEALTHY_DURATION {
             self.backoff.reset();
         }
         Err(error.into())
@@ -345,7 +345,7 @@ impl Feed {
 
     /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
-        if matches!(error, StoreError::Rewound { .. } | StoreError::Replaced { .. }) {
+        if error.is_other_history() {
             error!(%error, "the store has other data than it had; listing it");
             self.position = None;
             if self.send(FeedEvent::Replaced { reason: error.to_string() }).await.is_err() {

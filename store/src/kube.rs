@@ -1,7 +1,8 @@
 //! The backend for a Kubernetes API server, read only.
 //!
 //! - Objects have the same keys and values as in etcd. Fields that contiv does not use are not kept in memory.
-//! - A list is complete when every type is listed, page by page. Each type has its own version there; a *revision* of this
+//! - A list is complete when every type is listed. An agent's lists come from the API server's cache, as those of kube-proxy, but
+//!   are never older than what it has seen before. Each type has its own version there; a *revision* of this
 //!   store is a number that stands for one version of each, counted since the store was opened. Services are listed before
 //!   their endpoint slices, so that every service has at least the slices that it had when it was listed.
 //! - A watch continues from those versions, type by type. Types whose version has expired are listed again, and so is
@@ -13,31 +14,39 @@
 
 mod address;
 mod client;
+mod entries;
 mod failure;
 mod follow;
 mod history;
+mod items;
 mod list;
+mod list_body;
 mod object;
 mod optional;
+mod query;
 mod resource;
 mod tracks;
 mod watch;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use contiv_proto::Key;
+use contiv_proto::{Key, Kind};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, try_join_all},
 };
 use tokio::sync::Mutex;
 
-use crate::{Position, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{
+    Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
+    store::FIRST_PAUSE,
+};
 pub use address::KubeAddress;
 use client::Client;
+use entries::Entries;
 use failure::Failure;
 use follow::{FollowStream, ResourceStream};
-use list::{ResourceList, list};
+use list::{Origin, list};
 use optional::OptionalType;
 use resource::Resource;
 pub use resource::{KINDS, Scope};
@@ -54,22 +63,36 @@ pub struct KubeStore {
 struct Inner {
     address: KubeAddress,
     resources: Vec<Resource>,
+    /// Whether lists may come from the API server's cache.
+    is_cached: bool,
     /// The current client; none before the first request and after a failure.
     client: Mutex<Option<Client>>,
     tracks: Arc<WatchProgress>,
     optional: OptionalType,
 }
 
+/// How often a list is tried. Its versions may expire between two pages; the last attempt has no pages.
+const ATTEMPTS: usize = 4;
+/// The longest pause between attempts to follow an API server, as in client-go: when it starts again, every node of the cluster
+/// comes back within this time and not at one moment.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 impl KubeStore {
     /// A store on the API server at `address`, with the objects in `scope`. Nothing is read or sent yet.
     pub fn new(address: KubeAddress, scope: &Scope) -> Self {
-        let resources = scope.resources();
+        Self::after(address, scope, BTreeMap::new())
+    }
+
+    /// As [`KubeStore::new`], after a run that has reached these versions: nothing older is listed.
+    pub fn after(address: KubeAddress, scope: &Scope, reached: BTreeMap<Kind, i64>) -> Self {
+        let reached = reached.into_iter().map(|(kind, version)| (kind, version.to_string())).collect();
         Self {
             inner: Arc::new(Inner {
                 address,
-                resources,
+                resources: scope.resources(),
+                is_cached: scope.is_cached(),
                 client: Mutex::default(),
-                tracks: Arc::new(WatchProgress::default()),
+                tracks: Arc::new(WatchProgress::after(reached)),
                 optional: OptionalType::default(),
             }),
         }
@@ -91,25 +114,62 @@ impl KubeStore {
     ) -> Result<T, StoreError> {
         let client = self.client().await?;
         let answer = requests(&client).await;
-        if matches!(answer, Err(StoreError::Unavailable { .. } | StoreError::Refused { .. })) {
-            *self.inner.client.lock().await = None;
+        match &answer {
+            Err(StoreError::Unavailable { .. } | StoreError::Refused { .. }) => {
+                *self.inner.client.lock().await = None;
+            }
+            Err(error) if error.is_other_history() => self.inner.tracks.forget_reached(),
+            _ => {}
         }
         answer
     }
 
-    async fn list_all(&self, client: &Client, prefix: &str) -> Result<Snapshot, StoreError> {
-        let mut versions = Versions::new();
-        let mut snapshot = Snapshot::default();
-        for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
-            let listed = self.list_type(client, prefix, resource).await?;
-            versions.insert(resource.kind, listed.version);
-            snapshot.entries.extend(listed.entries);
-            snapshot.problems.extend(listed.problems);
+    /// Lists all types, and returns the revision.
+    async fn list_all(
+        &self,
+        client: &Client,
+        prefix: &str,
+        entries: &mut Entries<'_>,
+    ) -> Result<i64, StoreError> {
+        let reached = self.inner.tracks.reached();
+        for attempt in 1..=ATTEMPTS {
+            entries.begin().await;
+            match self.list_types(client, prefix, attempt, &reached, entries).await {
+                Ok(versions) => {
+                    // Only a list of the newest state can show that.
+                    history::confirm_reached(&reached, &versions)?;
+                    entries.send_rest().await;
+                    return Ok(self.inner.tracks.begin(prefix, versions, &entries.problems));
+                }
+                Err(Failure::Gone | Failure::TooNew) => {}
+                Err(failure) => return Err(watch::error_of(failure, 0)),
+            }
         }
-        snapshot.entries.retain(|entry| entry.key.starts_with(prefix));
-        snapshot.entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-        snapshot.revision = self.inner.tracks.begin(prefix, versions, &snapshot.problems);
-        Ok(snapshot)
+        let reason = "the versions of a list were gone again and again before all was listed";
+        Err(failure::unavailable(&client.endpoint, reason))
+    }
+
+    async fn list_types(
+        &self,
+        client: &Client,
+        prefix: &str,
+        attempt: usize,
+        reached: &Versions,
+        entries: &mut Entries<'_>,
+    ) -> Result<Versions, Failure> {
+        let mut versions = Versions::new();
+        for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
+            let origin = match attempt {
+                1 if self.inner.is_cached => {
+                    let oldest = reached.get(&resource.kind).map(String::as_str);
+                    Origin::Cache { oldest: oldest.filter(|version| !version.is_empty()) }
+                }
+                ATTEMPTS => Origin::NewestWhole,
+                _ => Origin::Newest,
+            };
+            versions.insert(resource.kind, self.list_type(client, prefix, resource, origin, entries).await?);
+        }
+        Ok(versions)
     }
 
     /// One type. An optional one that is missing is empty, and has no version.
@@ -118,10 +178,12 @@ impl KubeStore {
         client: &Client,
         prefix: &str,
         resource: &Resource,
-    ) -> Result<ResourceList, StoreError> {
-        let listed = list(client, resource).await;
+        origin: Origin<'_>,
+        entries: &mut Entries<'_>,
+    ) -> Result<String, Failure> {
+        let listed = list(client, resource, origin, entries).await;
         if !resource.is_optional() {
-            return listed.map_err(|failure| watch::error_of(failure, 0));
+            return listed;
         }
         match listed {
             Err(Failure::Denied(denial)) => {
@@ -129,14 +191,14 @@ impl KubeStore {
                 let is_alone = prefix.starts_with(&Key::prefix(resource.kind));
                 let is_empty = denial.is_missing || !is_alone;
                 if is_empty && self.inner.optional.is_missing(resource, &denial) {
-                    return Ok(ResourceList::default());
+                    return Ok(String::new());
                 }
-                Err(denial.error)
+                Err(Failure::Denied(denial))
             }
             listed => {
-                let listed = listed.map_err(|failure| watch::error_of(failure, 0))?;
+                let version = listed?;
                 self.inner.optional.found(resource);
-                Ok(listed)
+                Ok(version)
             }
         }
     }
@@ -157,22 +219,46 @@ impl KubeStore {
             if resource.is_optional() && version.is_empty() {
                 return Ok(optional::look_for(client, resource, revision).boxed());
             }
-            Ok(Watch::open(client, resource, version, revision).await?.into_stream().boxed())
+            let watch = Watch::open(client, resource, version, revision, is_just_listed).await?;
+            Ok(watch.into_stream().boxed())
         });
         let watches = try_join_all(watches).await?;
+        let tracks = Arc::clone(&self.inner.tracks);
+        if is_just_listed {
+            // Its versions are the server's, and cannot have expired.
+            return Ok(FollowStream::new(watches, prefix, versions, tracks).into_stream());
+        }
         // Checked after opening: if the server is replaced later, the watches end.
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
-        let follow = FollowStream::new(watches, prefix, versions, Arc::clone(&self.inner.tracks));
-        // Versions that were just listed cannot have expired.
-        let follow = if is_just_listed { follow } else { follow.after_first_events().await? };
-        Ok(follow.into_stream())
+        let follow = FollowStream::new(watches, prefix, versions, tracks);
+        Ok(follow.after_first_events().await?.into_stream())
     }
 }
 
 impl Store for KubeStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.ask(async |client| self.list_all(client, prefix).await).boxed()
+        let listed = self.ask(async |client| {
+            let mut entries = Entries::new(prefix, None);
+            let revision = self.list_all(client, prefix, &mut entries).await?;
+            let Entries { rest: mut entries, problems, .. } = entries;
+            entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+            Ok(Snapshot { revision, entries, problems })
+        });
+        listed.boxed()
+    }
+
+    fn list_pages<'a>(
+        &'a self,
+        prefix: &'a str,
+        pages: &'a PageSender,
+    ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
+        let listed = self.ask(async move |client| {
+            let mut entries = Entries::new(prefix, Some(pages));
+            let revision = self.list_all(client, prefix, &mut entries).await?;
+            Ok((revision, entries.problems))
+        });
+        listed.boxed()
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
@@ -194,5 +280,9 @@ impl Store for KubeStore {
             reason: format!("{} is read only for contiv; use kubectl", self.inner.address),
         };
         std::future::ready(Err(refused)).boxed()
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
     }
 }

@@ -1,7 +1,7 @@
 //! Where the state of contiv lives: one [`Store`] trait, with etcd, a folder of manifests and a Kubernetes API server behind
 //! it.
 //!
-//! - [`url`] reads store URLs and opens what they name.
+//! - [`url`] reads store URLs; [`open()`] opens what they name.
 //! - [`etcd`], [`dir`] and [`mod@kube`] are the backends. All hold the same keys and the same values, those of Contiv.
 //! - [`feed`] follows a store for ever: snapshot, changes, reconnects.
 //! - [`mirror`] saves the last good state on disk.
@@ -19,6 +19,7 @@ pub mod fuzz;
 pub mod kube;
 pub mod manifest;
 pub mod mirror;
+mod open;
 mod page;
 pub mod position;
 pub mod store;
@@ -29,10 +30,11 @@ pub use change::{Batch, Change, Entry, Snapshot};
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
+pub use open::{NodeScope, open, open_for_node};
 pub use page::PageSender;
 pub use position::{Position, Written};
 pub use store::{
     Condition, Fill, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
     WatchEvent, WatchStream, commit_in_chunks,
 };
-pub use url::{StoreUrl, open, open_for_node};
+pub use url::StoreUrl;

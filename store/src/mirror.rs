@@ -22,7 +22,8 @@ use redb::{
 use crate::{Change, Entry};
 pub use database::MirrorError;
 use database::{
-    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW, STATE, guarded, number, open_and_check, read, state,
+    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW, STATE, guarded, is_of, number, open_and_check, read,
+    state,
 };
 use log::unsaved::Unsaved;
 use sum::EntriesChecksum;
@@ -156,6 +157,35 @@ impl Mirror {
             summary.has_key |= entry.key == key;
         });
         summary
+    }
+
+    /// Calls `show` with the key and the modification revision of each saved value of this store, without keeping any, and
+    /// before the database is opened for writing. Values in newer records of the log come too, also if they were changed later.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn for_each_revision(
+        folder: &Path,
+        source: &str,
+        mut show: impl FnMut(&str, i64),
+    ) -> Result<(), MirrorError> {
+        let path = folder.join(FILE);
+        if !is_regular(&path) {
+            return Ok(());
+        }
+        guarded("read", || {
+            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
+            if !is_of(&database, source)? || state(&database)?.is_none() {
+                return Ok(());
+            }
+            for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
+                let (key, value) = row?;
+                show(key.value(), value.value().1);
+            }
+            let saved = number(&database)?.unwrap_or(u64::MAX);
+            log::unsaved::for_each_put(folder, saved, |entry| show(&entry.key, entry.mod_revision));
+            Ok(())
+        })
     }
 
     /// The number of the last log record that is saved; none if nothing is, or if it is unknown. After a version without a log has

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 
-use crate::{Batch, Entry, PageSender, Position, Problem, Snapshot, StoreError};
+use crate::{Backoff, Batch, Entry, PageSender, Position, Problem, Snapshot, StoreError};
 
 /// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +131,11 @@ pub trait Leases: Send + Sync {
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
+/// The first pause between two attempts to follow a store.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest one, unless a store has another.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// A place where state lives.
 pub trait Store: Send + Sync + 'static {
     /// Everything below `prefix`, at one revision.
@@ -172,6 +177,11 @@ pub trait Store: Send + Sync + 'static {
     /// Applies all operations or none, unconditionally, and returns their revision.
     fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
         self.transact(Transaction { conditions: Vec::new(), operations })
+    }
+
+    /// The pauses between attempts to follow this store after a failure.
+    fn backoff(&self) -> Backoff {
+        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
     }
 
     /// Keys with a time to live; none if this store does not support them.

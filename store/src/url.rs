@@ -1,16 +1,10 @@
 //! Store URLs: which store, and where.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
-use crate::{
-    Store, StoreError,
-    dir::{DirOptions, DirStore, LoadSaved},
-    etcd::{EtcdAccess, EtcdStore},
-    kube::{KubeAddress, KubeStore, Scope},
-    manifest::Links,
-};
+use crate::{kube::KubeAddress, manifest::Links};
 
 /// Which store to use, and where it is. Reads and prints as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,49 +137,6 @@ impl StoreUrl {
 pub(crate) fn names_the_same_store(one: &str, other: &str) -> bool {
     let urls = one.parse::<StoreUrl>().ok().zip(other.parse().ok());
     urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))
-}
-
-/// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
-///
-/// A folder is read at once. With etcd and Kubernetes nothing is sent yet: whether it can be reached, and whether the files
-/// that let this client in can be used, shows in the first request.
-///
-/// # Errors
-/// When the folder cannot be read.
-pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, StoreError> {
-    open_scope(url, access, &Scope::cluster(), None).await
-}
-
-/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]). A folder of which
-/// something cannot be read asks `recall` for what an earlier run saved.
-///
-/// # Errors
-/// As [`open`].
-pub async fn open_for_node(
-    url: &StoreUrl,
-    access: EtcdAccess,
-    node_name: &str,
-    recall: LoadSaved,
-) -> Result<Arc<dyn Store>, StoreError> {
-    let address = if let StoreUrl::Kube(address) = url { address.clone() } else { KubeAddress::default() };
-    open_scope(url, access, &Scope::node(node_name, &address), Some(recall)).await
-}
-
-async fn open_scope(
-    url: &StoreUrl,
-    access: EtcdAccess,
-    scope: &Scope,
-    recall: Option<LoadSaved>,
-) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(match url {
-        StoreUrl::Dir { path, links } => {
-            Arc::new(DirStore::open_with(path, DirOptions { links: *links, recall }).await?)
-        }
-        StoreUrl::Etcd { tls, endpoints } => {
-            Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
-        }
-        StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
-    })
 }
 
 #[cfg(test)]

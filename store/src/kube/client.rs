@@ -1,9 +1,15 @@
 //! A client of one API server: connections, credentials, timeouts.
 
-use std::{env, pin::Pin, sync::Arc, time::Duration};
+use std::{env, io, pin::Pin, sync::Arc, time::Duration};
 
-use futures::{AsyncBufRead, AsyncReadExt};
-use hyper_util::{client::legacy, rt::TokioExecutor};
+use futures::{AsyncBufRead, TryStreamExt};
+use http::{Request, Response, header};
+use http_body_util::{BodyExt, Collected, Limited};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
 use kube::{
     Config,
     client::{Body, ConfigExt},
@@ -14,19 +20,21 @@ use tower::ServiceBuilder;
 
 use super::{
     KubeAddress,
-    failure::{self, Failure, chain, unavailable},
+    failure::{self, ANSWER_TIMEOUT, Failure, chain, late, unavailable},
+    list_body::ListBody,
 };
 use crate::{StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the API server may take to begin an answer, and to send a whole page.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A silent connection is probed after this time, and given up after as much again: a watch may be silent for long.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The limit of one page. A page of 500 pods has about 10 MiB.
-const LARGEST_PAGE: u64 = 256 << 20;
+/// The same within HTTP/2, which asks the server and not only its kernel. The times are those of client-go.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// The limit of an answer that is an error.
+const LARGEST_ERROR: usize = 1 << 20;
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
@@ -68,33 +76,52 @@ impl Client {
         Ok(Self { client, endpoint })
     }
 
-    /// Requests `path_and_query`, and returns the answer as soon as it begins.
-    pub(super) async fn get(&self, resource: &str, path_and_query: &str) -> Result<ResponseBody, Failure> {
-        let request = http::Request::get(path_and_query)
-            .header(http::header::ACCEPT, "application/json")
-            .body(Vec::new())
+    /// Requests a watch, and returns the answer as soon as it begins. It is not compressed: each event would be by itself.
+    pub(super) async fn watch(&self, resource: &str, path_and_query: &str) -> Result<ResponseBody, Failure> {
+        let answer = self.request(resource, path_and_query, "identity").await?;
+        Ok(Box::pin(answer.into_body().into_data_stream().map_err(io::Error::other).into_async_read()))
+    }
+
+    /// Requests a list, and returns the answer as soon as it begins. The API server compresses what is larger than 128 KiB.
+    pub(super) async fn list(&self, resource: &str, path_and_query: &str) -> Result<ListBody, Failure> {
+        let answer = self.request(resource, path_and_query, "gzip").await?;
+        Ok(ListBody::new(answer, Arc::clone(&self.endpoint)))
+    }
+
+    async fn request(
+        &self,
+        resource: &str,
+        path_and_query: &str,
+        encoding: &'static str,
+    ) -> Result<Response<Body>, Failure> {
+        let request = Request::get(path_and_query)
+            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT_ENCODING, encoding)
+            .header(header::USER_AGENT, user_agent())
+            .body(Body::empty())
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
-        let answer = timeout(ANSWER_TIMEOUT, self.client.request_stream(request)).await;
-        match answer.map_err(|_| self.late(ANSWER_TIMEOUT))? {
-            Ok(answer) => Ok(Box::pin(answer)),
-            Err(error) => Err(failure::of(&self.endpoint, resource, &error)),
+        let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
+        let answer = answer.map_err(|_| late(&self.endpoint))?;
+        let answer = answer.map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
+        if answer.status().is_success() {
+            return Ok(answer);
         }
+        let code = answer.status().as_u16();
+        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ERROR).collect()).await;
+        let body = body.map_err(|_| late(&self.endpoint))?;
+        let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
+        Err(failure::of(&self.endpoint, resource, &failure::status(code, &body)))
     }
+}
 
-    /// The whole answer.
-    pub(super) async fn get_whole(&self, resource: &str, path_and_query: &str) -> Result<Vec<u8>, Failure> {
-        let mut answer = self.get(resource, path_and_query).await?.take(LARGEST_PAGE);
-        let mut bytes = Vec::new();
-        timeout(ANSWER_TIMEOUT, answer.read_to_end(&mut bytes))
-            .await
-            .map_err(|_| self.late(ANSWER_TIMEOUT))?
-            .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
-        Ok(bytes)
-    }
-
-    fn late(&self, limit: Duration) -> StoreError {
-        unavailable(&self.endpoint, format!("no answer within {limit:?}"))
-    }
+/// Program, version and system, as kubectl and kube-proxy name themselves.
+fn user_agent() -> String {
+    let architecture = match env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("contiv/{} ({}/{architecture})", env!("CARGO_PKG_VERSION"), env::consts::OS)
 }
 
 async fn config(address: &KubeAddress) -> Result<Config, String> {
@@ -110,17 +137,14 @@ async fn config(address: &KubeAddress) -> Result<Config, String> {
     Config::from_kubeconfig(&options).await.map_err(|error| chain(&error))
 }
 
-/// The middleware of `kube`'s own client, but with connections that notice when the other side is gone.
+/// The middleware of `kube`'s own client, but with HTTP/2, where all requests share a connection, and with connections that
+/// notice when the other side is gone.
 fn stack(config: &Config) -> Result<kube::Client, kube::Error> {
-    let mut connector = legacy::connect::HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
-    connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    let connections: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let connections: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build(connector(config)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -128,4 +152,31 @@ fn stack(config: &Config) -> Result<kube::Client, kube::Error> {
         .map_err(tower::BoxError::from)
         .service(connections);
     Ok(kube::Client::new(service, config.default_namespace.clone()))
+}
+
+fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_all_versions().wrap_connector(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn user_agent_names_program_version_and_system() {
+        let agent = super::user_agent();
+        assert!(agent.starts_with("contiv/") && agent.contains(" (linux/"), "{agent}");
+        assert!(!agent.contains("x86_64") && !agent.contains("aarch64"), "{agent}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Classifies errors of the client.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
+use http::StatusCode;
 use kube::core::Status;
 
 use crate::StoreError;
@@ -9,11 +10,18 @@ use crate::StoreError;
 /// A hint about missing permissions.
 const RIGHTS: &str = "the role of this client needs the verbs list and watch on it";
 
+/// How long the API server may take to begin an answer, and to send the next part of a list.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much is repeated of an answer that is no `Status` object.
+const LONGEST_TEXT: usize = 200;
+
 /// Why a request failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The requested version is gone: HTTP 410, or `Expired`.
     Gone,
+    /// The server's cache has not reached the requested version: it lags behind, or its history is another one.
+    TooNew,
     /// The type cannot be read: HTTP 403 or 404.
     Denied(Denial),
     Store(StoreError),
@@ -39,13 +47,34 @@ pub(super) fn is_gone(status: &Status) -> bool {
     status.code == 410 || status.reason == "Expired" || status.reason == "Gone"
 }
 
-/// Classifies the error of a request for `resource`.
-pub(super) fn of(endpoint: &str, resource: &str, error: &kube::Error) -> Failure {
-    let kube::Error::Api(status) = error else {
-        return Failure::Store(unavailable(endpoint, chain(error)));
-    };
+/// True if the API server's cache has not reached the requested version.
+fn is_too_new(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "ResourceVersionTooLarge")
+        || status.message.contains("Too large resource version")
+}
+
+/// The error of an answer that does not come.
+pub(super) fn late(endpoint: &str) -> StoreError {
+    unavailable(endpoint, format!("no answer within {ANSWER_TIMEOUT:?}"))
+}
+
+/// The `Status` object of an answer with an error code. Proxies answer with other text.
+pub(super) fn status(code: u16, body: &[u8]) -> Status {
+    serde_json::from_slice(body).unwrap_or_else(|_| {
+        let text: String = String::from_utf8_lossy(body).trim().chars().take(LONGEST_TEXT).collect();
+        let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
+        Status::failure(&text, reason.unwrap_or_default()).with_code(code)
+    })
+}
+
+/// Classifies the answer to a request for `resource`.
+pub(super) fn of(endpoint: &str, resource: &str, status: &Status) -> Failure {
     if is_gone(status) {
         return Failure::Gone;
+    }
+    if is_too_new(status) {
+        return Failure::TooNew;
     }
     let said = format!("{} ({} {})", status.message, status.code, status.reason);
     let hint = match status.code {

@@ -110,7 +110,13 @@ impl FollowStream {
                     Ok(WatchEvent::Changed(Batch { revision, changes }))
                 }
                 Output::Problems(problems) => Ok(WatchEvent::Problems(problems)),
-                Output::Failure(error) => Err(error),
+                Output::Failure(error) => {
+                    // The next list has another history.
+                    if error.is_other_history() {
+                        follow.tracks.forget_reached();
+                    }
+                    Err(error)
+                }
             };
             Some((next, follow))
         })

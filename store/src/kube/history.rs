@@ -28,6 +28,18 @@ pub(super) async fn confirm_version(
     }
 }
 
+/// Fails if a type was listed at an older version than a known one.
+pub(super) fn confirm_reached(reached: &Versions, listed: &Versions) -> Result<(), StoreError> {
+    for (kind, version) in listed {
+        // A version that is not a number cannot be compared.
+        let versions = reached.get(kind).and_then(|reached| reached.parse().ok()).zip(version.parse().ok());
+        if let Some((requested, newest)) = versions.filter(|(reached, listed)| listed < reached) {
+            return Err(StoreError::Rewound { requested, newest });
+        }
+    }
+    Ok(())
+}
+
 /// Fails if the object that the reader saw written last, or deleted last, differs at the versions of the reader.
 pub(super) async fn confirm(
     client: &Client,

@@ -68,7 +68,7 @@ pub(super) fn look_for(
         loop {
             sleep(LOOK_INTERVAL).await;
             match newest_version(&client, &resource).await {
-                Ok(_) | Err(Failure::Gone) => return Err(gone(revision)),
+                Ok(_) | Err(Failure::Gone | Failure::TooNew) => return Err(gone(revision)),
                 Err(Failure::Denied(_)) => {}
                 Err(Failure::Store(error)) => return Err(error),
             }

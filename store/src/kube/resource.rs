@@ -1,8 +1,14 @@
 //! The resources that are read, and their paths at the API server.
 
+use std::fmt::Write;
+
 use contiv_proto::{Key, Kind};
 
-use super::KubeAddress;
+use super::{KubeAddress, query::escape};
+
+/// Labels of services and endpoint slices that kube-proxy leaves out, by the names that the API server knows them by.
+const HEADLESS: &str = "!service.kubernetes.io/headless";
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
 /// One type of objects at the API server, or some of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +17,9 @@ pub(super) struct Resource {
     /// The path at the API server.
     pub(super) path: &'static str,
     /// A `fieldSelector`. Empty: all.
-    pub(super) selector: String,
+    pub(super) fields: String,
+    /// A `labelSelector`. Empty: all.
+    pub(super) labels: String,
 }
 
 impl Resource {
@@ -27,12 +35,21 @@ impl Resource {
             Kind::Namespace => "/api/v1/namespaces",
             _ => return None,
         };
-        Some(Self { kind, path, selector: String::new() })
+        Some(Self { kind, path, fields: String::new(), labels: String::new() })
     }
 
     /// True if an API server may not have the type: it comes with a custom resource definition.
     pub(super) const fn is_optional(&self) -> bool {
         matches!(self.kind, Kind::ExternalWorkload)
+    }
+
+    /// Adds the selectors to a query.
+    pub(super) fn select(&self, query: &mut String) {
+        for (name, selector) in [("fieldSelector", &self.fields), ("labelSelector", &self.labels)] {
+            if !selector.is_empty() {
+                let _ = write!(query, "{name}={}&", escape(selector));
+            }
+        }
     }
 
     /// True if objects of this type can have keys with `prefix`.
@@ -59,7 +76,11 @@ impl Resource {
 
 /// The resources of a cluster to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope(Vec<Resource>);
+pub struct Scope {
+    resources: Vec<Resource>,
+    /// Whether lists may come from the API server's cache.
+    is_cached: bool,
+}
 
 /// The types of a cluster that are read, in the order of lists: a service before its endpoint slices.
 pub const KINDS: [Kind; 7] = [
@@ -73,33 +94,46 @@ pub const KINDS: [Kind; 7] = [
 ];
 
 impl Scope {
-    /// Every type that Kubernetes has, and external workloads.
+    /// Every type that Kubernetes has, and external workloads, each list with what was written last.
     pub fn cluster() -> Self {
-        Self(KINDS.into_iter().filter_map(Resource::of).collect())
+        Self { resources: KINDS.into_iter().filter_map(Resource::of).collect(), is_cached: false }
     }
 
     /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the
-    /// URL says so.
+    /// URL says so. Lists come from the API server's cache, as those of kube-proxy: there are as many agents as nodes.
     ///
-    /// `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices. Other nodes and pods change often and have
-    /// no effect here, except for the weights of pods.
-    pub fn node(name: &str, address: &KubeAddress) -> Self {
+    /// Of services and endpoint slices those of headless services are left out, and those that are for another proxy than
+    /// `proxy_name`; if that is empty, for any other. `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices.
+    /// Other nodes and pods change often and have no effect here, except for the weights of pods.
+    pub fn node(name: &str, proxy_name: &str, address: &KubeAddress) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
             Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ExternalWorkload => true,
             Kind::Pod => address.pods,
             _ => false,
         };
-        let mut resources = Self::cluster().0;
+        let mut resources = Self::cluster().resources;
         resources.retain(is_needed);
-        let is_own = |resource: &&mut Resource| resource.kind == Kind::Node && !address.nodes;
-        for resource in resources.iter_mut().filter(is_own) {
-            resource.selector = format!("metadata.name={name}");
+        for resource in &mut resources {
+            match resource.kind {
+                Kind::Node if !address.nodes => resource.fields = format!("metadata.name={name}"),
+                // Endpoint slices have the labels of their service, unless somebody else writes them.
+                Kind::Service | Kind::EndpointSlice if proxy_name.is_empty() => {
+                    resource.labels = format!("{HEADLESS},!{PROXY_NAME}");
+                }
+                Kind::Service => resource.labels = format!("{HEADLESS},{PROXY_NAME}={proxy_name}"),
+                Kind::EndpointSlice => HEADLESS.clone_into(&mut resource.labels),
+                _ => {}
+            }
         }
-        Self(resources)
+        Self { resources, is_cached: true }
     }
 
     pub(super) fn resources(&self) -> Vec<Resource> {
-        self.0.clone()
+        self.resources.clone()
+    }
+
+    pub(super) const fn is_cached(&self) -> bool {
+        self.is_cached
     }
 }
 
@@ -110,7 +144,7 @@ mod tests {
     use super::*;
 
     fn names(scope: &Scope, prefix: &str) -> Vec<&'static str> {
-        scope.0.iter().filter(|resource| resource.meets(prefix)).map(Resource::name).collect()
+        scope.resources.iter().filter(|resource| resource.meets(prefix)).map(Resource::name).collect()
     }
 
     #[test]
@@ -126,11 +160,23 @@ mod tests {
     #[test]
     fn agent_reads_other_nodes_and_pods_only_if_configured() {
         let address = KubeAddress::default();
-        let scope = Scope::node("n1", &address);
+        let scope = Scope::node("n1", "", &address);
         assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices", "externalworkloads"]);
-        assert_eq!(scope.0[0].selector, "metadata.name=n1");
-        let scope = Scope::node("n1", &KubeAddress { pods: true, nodes: true, ..address });
+        assert_eq!(scope.resources[0].fields, "metadata.name=n1");
+        let scope = Scope::node("n1", "", &KubeAddress { pods: true, nodes: true, ..address });
         assert_eq!(names(&scope, ROOT), ["nodes", "pods", "services", "endpointslices", "externalworkloads"]);
-        assert_eq!(scope.0[0].selector, "", "all nodes");
+        assert_eq!(scope.resources[0].fields, "", "all nodes");
+    }
+
+    #[test]
+    fn agent_asks_for_services_of_its_proxy_alone() {
+        let labels = |proxy_name: &str| {
+            let scope = Scope::node("n1", proxy_name, &KubeAddress::default());
+            [1, 2].map(|i| scope.resources[i].labels.clone())
+        };
+        let others = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
+        assert_eq!(labels(""), [others; 2]);
+        let own = "!service.kubernetes.io/headless,service.kubernetes.io/service-proxy-name=contiv";
+        assert_eq!(labels("contiv"), [own, "!service.kubernetes.io/headless"]);
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct WatchProgress(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     newest: i64,
+    /// The newest known version of each type: a list must not be older.
+    reached: Versions,
     tracks: BTreeMap<String, PrefixProgress>,
 }
 
@@ -35,6 +37,21 @@ struct PrefixProgress {
 }
 
 impl WatchProgress {
+    /// Progress after a run that has reached these versions.
+    pub(super) fn after(reached: Versions) -> Self {
+        Self(Mutex::new(State { reached, ..State::default() }))
+    }
+
+    /// The newest known version of each type.
+    pub(super) fn reached(&self) -> Versions {
+        self.0.lock().reached.clone()
+    }
+
+    /// Forgets the known versions: the API server has another history.
+    pub(super) fn forget_reached(&self) {
+        self.0.lock().reached.clear();
+    }
+
     /// A new revision for a list.
     pub(super) fn begin(&self, prefix: &str, versions: Versions, problems: &[Problem]) -> i64 {
         let mut state = self.0.lock();
@@ -95,6 +112,7 @@ impl WatchProgress {
 impl State {
     fn push(&mut self, prefix: &str, versions: Versions) -> i64 {
         self.newest += 1;
+        self.reached.extend(versions.clone());
         let track = self.tracks.entry(prefix.to_owned()).or_default();
         if track.revisions.len() == MAX_REVISIONS {
             track.revisions.pop_front();

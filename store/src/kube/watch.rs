@@ -13,8 +13,8 @@ use super::{
     client::{Client, ResponseBody},
     failure::{Failure, is_gone, unavailable},
     history::confirm_version,
-    list::escape,
     object::{ReceivedObject, receive, version_of},
+    query::escape,
     resource::Resource,
 };
 use crate::StoreError;
@@ -68,16 +68,19 @@ struct Line<'a> {
 }
 
 impl Watch {
-    /// Starts a watch after `version`.
+    /// Starts a watch after `version`. The server has just listed it, or it is checked that it has reached it.
     pub(super) async fn open(
         client: Client,
         resource: Resource,
         version: String,
         revision: i64,
+        is_just_listed: bool,
     ) -> Result<Self, StoreError> {
         let failed = |failure| error_of_watch(failure, &resource, revision);
         let answer = request(&client, &resource, &version).await.map_err(failed)?;
-        confirm_version(&client, &resource, &version).await.map_err(failed)?;
+        if !is_just_listed {
+            confirm_version(&client, &resource, &version).await.map_err(failed)?;
+        }
         Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
     }
 
@@ -166,21 +169,20 @@ impl Watch {
 
 async fn request(client: &Client, resource: &Resource, version: &str) -> Result<ResponseBody, Failure> {
     let seconds = rand::rng().random_range(WATCH_TIMEOUT_SECONDS / 2..=WATCH_TIMEOUT_SECONDS);
-    let mut query = format!(
-        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
-        resource.path,
+    let mut query = format!("{}?", resource.path);
+    resource.select(&mut query);
+    let _ = write!(
+        query,
+        "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
         escape(version)
     );
-    if !resource.selector.is_empty() {
-        let _ = write!(query, "&fieldSelector={}", escape(&resource.selector));
-    }
-    client.get(resource.name(), &query).await
+    client.watch(resource.name(), &query).await
 }
 
 /// The error of a watch from this revision of the store.
 pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
     match failure {
-        Failure::Gone => gone(revision),
+        Failure::Gone | Failure::TooNew => gone(revision),
         Failure::Denied(denial) => denial.error,
         Failure::Store(error) => error,
     }

@@ -124,6 +124,14 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     Ok(is_of_source)
 }
 
+/// True if this is a mirror of the source.
+pub(super) fn is_of(database: &Database, source: &str) -> Result<bool, redb::Error> {
+    match database.begin_read()?.open_table(SOURCE) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(false),
+        other => Ok(other?.get(ROW)?.is_some_and(|row| names_the_same_store(row.value(), source))),
+    }
+}
+
 /// Format, revision, number of entries and checksum; none if nothing was ever saved.
 pub(super) fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>, redb::Error> {
     match database.begin_read()?.open_table(STATE) {

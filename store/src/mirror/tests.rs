@@ -69,6 +69,22 @@ fn mirror_replacement_removes_missing_keys_but_keeps_unusable_ones() {
 }
 
 #[test]
+fn revisions_are_those_of_saved_values_of_this_store() {
+    let revisions = |folder: &Path, source: &str| {
+        let mut revisions = Vec::new();
+        let show = |key: &str, revision| revisions.push((key.to_owned(), revision));
+        Mirror::for_each_revision(folder, source, show).unwrap();
+        revisions
+    };
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(revisions(folder.path(), SOURCE_URL), [], "nothing was ever saved");
+    let entries = [entry("/a", "1", 3), entry("/b", "2", 4)];
+    open(folder.path()).replace(7, list(&entries), &none()).unwrap();
+    assert_eq!(revisions(folder.path(), SOURCE_URL), [("/a".to_owned(), 3), ("/b".to_owned(), 4)]);
+    assert_eq!(revisions(folder.path(), "dir:/elsewhere"), []);
+}
+
+#[test]
 fn mirror_of_another_store_is_quarantined() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).replace(3, list(&[entry("/a", "1", 3)]), &none()).unwrap();

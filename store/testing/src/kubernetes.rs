@@ -7,6 +7,7 @@
 mod answer;
 mod cluster;
 mod list;
+mod protobuf;
 mod query;
 mod resource;
 mod response;
@@ -19,7 +20,7 @@ use std::{
     fs, io,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -31,6 +32,7 @@ use tokio::{runtime, sync::watch as notify};
 use super::Authority;
 use cluster::Cluster;
 use resource::Resource;
+pub use shared::Exchange;
 use shared::Shared;
 
 /// The saved content of an API server.
@@ -261,7 +263,27 @@ current-context: here
 
     /// The path and query of every request since the last call.
     pub fn take_requests(&self) -> Vec<String> {
+        self.take_exchanges().iter().map(|exchange| exchange.path.clone()).collect()
+    }
+
+    /// Every request since the last call, and what was answered.
+    pub fn take_exchanges(&self) -> Vec<Arc<Exchange>> {
         std::mem::take(&mut self.shared.faults.lock().requests)
+    }
+
+    /// How many connections were accepted.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Answers lists in pages also where a cache would answer them as a whole.
+    pub fn without_cache(&self) {
+        self.shared.faults.lock().has_cache = false;
+    }
+
+    /// Answers lists from the cache with what there is now, whatever is written later: a server that is cut off from its etcd.
+    pub fn freeze_cache(&self) {
+        *self.shared.cache.lock() = Some(self.shared.cluster.borrow().clone());
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {

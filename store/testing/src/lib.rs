@@ -19,6 +19,6 @@ pub use authority::Authority;
 pub use etcd::{Etcd, EtcdBackup, EtcdOptions};
 pub use faults::Faults;
 pub use grpc_proxy::GrpcProxy;
-pub use kubernetes::{ApiServer, ApiServerBackup};
+pub use kubernetes::{ApiServer, ApiServerBackup, Exchange};
 pub use memory::MemoryStore;
 pub use proxy::Proxy;

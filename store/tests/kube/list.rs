@@ -79,6 +79,71 @@ async fn list_expired_between_pages_restarts_without_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn agents_list_comes_from_the_cache_but_is_never_older_than_what_it_saw() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    server.freeze_cache();
+    let newest = server.put(service("b", "None")).unwrap();
+    let agent = Scope::node("n1", "", &KubeAddress::default());
+    let first = with_scope(&server, &agent).list(ROOT).await.unwrap();
+    assert_eq!(keys(&first), [key("a")], "the first list may be older");
+    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let later = KubeStore::after(address.clone(), &agent, [(Kind::Service, newest)].into());
+    assert_eq!(keys(&later.list(ROOT).await.unwrap()), [key("a"), key("b")]);
+    let requests = server.take_requests();
+    let of_services = |end: &str| requests.iter().any(|one| one.contains("/services?") && one.ends_with(end));
+    assert!(
+        of_services(&format!("&resourceVersion={newest}&resourceVersionMatch=NotOlderThan")),
+        "{requests:?}"
+    );
+    assert!(of_services("&limit=500"), "what was written last, for the cache is behind: {requests:?}");
+
+    let replaced = KubeStore::after(address, &agent, [(Kind::Service, newest + 100)].into());
+    let error = replaced.list(ROOT).await.unwrap_err();
+    assert!(matches!(error, StoreError::Rewound { .. }), "{error}");
+    assert_eq!(keys(&replaced.list(ROOT).await.unwrap()), [key("a")], "the history that there is now");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_without_a_cache_answers_agents_in_pages() {
+    let server = ApiServer::start().unwrap();
+    server.without_cache();
+    for i in 0..600 {
+        server.put(service(&format!("s{i:04}"), "None")).unwrap();
+    }
+    let store = with_scope(&server, &Scope::node("n1", "", &KubeAddress::default()));
+    assert_eq!(store.list(ROOT).await.unwrap().entries.len(), 600);
+    let requests = server.take_requests();
+    assert_eq!(requests.iter().filter(|request| request.contains("continue=")).count(), 1, "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_leaves_out_what_is_headless_or_for_another_proxy() {
+    let server = ApiServer::start().unwrap();
+    let labelled = |name: &str, labels: Value| {
+        let mut service = service(name, "10.96.0.1");
+        service["metadata"]["labels"] = labels;
+        service
+    };
+    server.put(service("web", "10.96.0.2")).unwrap();
+    server.put(labelled("ours", json!({ "service.kubernetes.io/service-proxy-name": "contiv" }))).unwrap();
+    server.put(labelled("other", json!({ "service.kubernetes.io/service-proxy-name": "x" }))).unwrap();
+    server.put(labelled("none", json!({ "service.kubernetes.io/headless": "" }))).unwrap();
+    for (proxy_name, expected) in [("", "web"), ("contiv", "ours")] {
+        let scope = Scope::node("n1", proxy_name, &KubeAddress::default());
+        let mut events = follow(Arc::new(with_scope(&server, &scope)));
+        assert_eq!(keys(&snapshot(&mut events).await), [key(expected)], "{proxy_name}");
+        // One that is given to another proxy is gone for this one, and that is no other history.
+        server.put(labelled(expected, json!({ "service.kubernetes.io/service-proxy-name": "y" }))).unwrap();
+        assert_eq!(change(&mut events).await, Change::Delete { key: key(expected) });
+        server.cut();
+        assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
+        server.mend();
+        assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_that_cannot_be_used_is_problem_and_others_are_listed() {
     let server = ApiServer::start().unwrap();
     server.put(service("bad", "10.96.0.999")).unwrap();
@@ -107,15 +172,13 @@ async fn agent_asks_for_its_own_node_and_not_for_pods() {
     for name in ["n1", "n2"] {
         server.put(node(name)).unwrap();
     }
-    let store = with_scope(&server, &Scope::node("n1", &KubeAddress::default()));
+    let store = with_scope(&server, &Scope::node("n1", "", &KubeAddress::default()));
     let listed = store.list(ROOT).await.unwrap();
     assert_eq!(keys(&listed), [Key::new(Kind::Node, "", "n1").unwrap().to_path()]);
     let _watch = store.watch(ROOT, listed.revision).await.unwrap();
     let requests = server.take_requests();
-    // Each watch checks that the server is not behind its reader.
-    let of_versions = requests.iter().filter(|request| request.ends_with("limit=1")).count();
     // Three lists and three watches, and a list of external workloads, which this server does not have.
-    assert_eq!((requests.len() - of_versions, of_versions), (7, 3), "lists and watches: {requests:?}");
+    assert_eq!(requests.len(), 7, "{requests:?}");
     assert!(requests.iter().all(|request| !request.contains("pods") && !request.contains("/endpoints?")));
     let of_nodes: Vec<_> = requests.iter().filter(|request| request.contains("/nodes?")).collect();
     assert!(

@@ -38,7 +38,7 @@ async fn external_workloads_are_listed_and_watched() {
     let server = ApiServer::start().unwrap();
     server.put(workload("vm-1")).unwrap();
     for store in
-        [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", &KubeAddress::default())))]
+        [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", "", &KubeAddress::default())))]
     {
         let mut events = follow(store);
         let listed = snapshot(&mut events).await;

@@ -13,7 +13,7 @@ async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     server.withhold_bookmarks("nodes");
     let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
     let store: std::sync::Arc<dyn Store> =
-        std::sync::Arc::new(KubeStore::new(address, &Scope::node("n1", &KubeAddress::default())));
+        std::sync::Arc::new(KubeStore::new(address, &Scope::node("n1", "", &KubeAddress::default())));
     let (mut events, _handle) = Feed::start(store, "/");
     assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
     server.take_requests();
@@ -21,7 +21,7 @@ async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     while watches < 3 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let requests = server.take_requests();
-        let is_of_nodes = |request: &&String| request.contains("/nodes?watch=true");
+        let is_of_nodes = |request: &&String| request.contains("/nodes?") && request.contains("watch=true");
         watches += requests.iter().filter(is_of_nodes).count();
     }
     server.put(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } })).unwrap();

@@ -3,22 +3,32 @@
 use std::sync::Arc;
 
 use http::{Request, Response, header};
+use hyper::body::Body as _;
 
 use super::{
     list,
     query::Query,
     resource::Resource,
-    response::{Body, not_found, status},
-    shared::Shared,
+    response::{Body, Encoding, not_found, status},
+    shared::{Exchange, Shared},
     watch,
 };
 
 /// Answers one request.
 pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
+    let exchange = Arc::new(Exchange::of(&request));
+    let response = answer_to(shared, request, Arc::clone(&exchange)).await;
+    // The bytes of a watch are counted as they are sent.
+    exchange
+        .add_bytes(response.body().size_hint().exact().unwrap_or_default().try_into().unwrap_or_default());
+    response
+}
+
+async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Exchange>) -> Response<Body> {
     let uri = request.uri();
     let (failure, list_failure, delay, token) = {
         let mut faults = shared.faults.lock();
-        faults.requests.push(uri.to_string());
+        faults.requests.push(Arc::clone(&exchange));
         (faults.failures.pop_front(), faults.list_failure, faults.delay, faults.token.clone())
     };
     if !delay.is_zero() {
@@ -43,12 +53,13 @@ pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Respo
     }
     match Query::parse(uri.query().unwrap_or_default()) {
         Err(problem) => status(400, "BadRequest", &problem),
-        Ok(query) if query.is_watch => watch::answer(&shared, resource, query),
+        Ok(query) if query.is_watch => watch::answer(&shared, resource, query, exchange),
         Ok(query) => {
             if let Some(code) = list_failure {
                 return status(code, reason(code), "as this test wants");
             }
-            list::answer(&shared, resource, &Query { namespace: namespace.map(str::to_owned), ..query })
+            let query = Query { namespace: namespace.map(str::to_owned), ..query };
+            list::answer(&shared, resource, &query, Encoding::of(request.headers()))
         }
     }
 }

@@ -6,17 +6,35 @@ use http::Response;
 use serde_json::Value;
 
 use super::{
-    cluster::{Id, Objects},
-    query::Query,
+    cluster::{Cluster, Id, Objects},
+    protobuf,
+    query::{Query, VersionMatch},
     resource::Resource,
-    response::{Body, json_answer, status},
+    response::{Body, Encoding, encoded, status, too_large_version},
     shared::Shared,
 };
 
-pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Response<Body> {
+pub(super) fn answer(
+    shared: &Shared,
+    resource: Resource,
+    query: &Query,
+    encoding: Encoding,
+) -> Response<Body> {
     let begun = query.next.as_deref().map(parse_token);
+    let is_cached =
+        begun.is_none() && (query.version == "0" || query.version_match == VersionMatch::NotOlder);
+    let has_cache = shared.faults.lock().has_cache;
     let (version, objects, after) = match begun {
-        None if query.is_exact => {
+        None if is_cached => {
+            let cluster = shared.cluster.borrow();
+            let cached = shared.cache.lock();
+            let cached: &Cluster = cached.as_ref().unwrap_or(&cluster);
+            if query.version.parse().is_ok_and(|oldest: i64| oldest > cached.version) {
+                return too_large_version(&query.version, cached.version);
+            }
+            (cached.version, Arc::new(cached.objects(resource)), None)
+        }
+        None if query.version_match == VersionMatch::Exact => {
             let Ok(version) = query.version.parse() else {
                 return status(
                     400,
@@ -46,7 +64,9 @@ pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Resp
             None => return status(410, "Expired", "The provided continue parameter is too old"),
         },
     };
-    let (page, last) = page(&objects, query, after);
+    // A cache answers with everything.
+    let limit = if is_cached && has_cache { 0 } else { query.limit };
+    let (page, last) = page(&objects, query, limit, after);
     let left =
         last.as_ref().map_or(0, |last| objects.range((Bound::Excluded(last), Bound::Unbounded)).count());
     let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
@@ -64,23 +84,27 @@ pub(super) fn answer(shared: &Shared, resource: Resource, query: &Query) -> Resp
         }
     }
     let items: Vec<&str> = page.iter().map(AsRef::as_ref).collect();
-    json_answer(format!(
+    if encoding.is_protobuf {
+        return encoded(protobuf::list(resource, &metadata, &items), encoding);
+    }
+    let text = format!(
         r#"{{"kind":"{}List","apiVersion":"{}","metadata":{metadata},"items":[{}]}}"#,
         resource.kind,
         resource.api_version,
         items.join(",")
-    ))
+    );
+    encoded(text.into_bytes(), encoding)
 }
 
 /// The objects of one page, and the last one considered if there was a limit.
-fn page(objects: &Objects, query: &Query, after: Option<Id>) -> (Vec<Arc<str>>, Option<Id>) {
+fn page(objects: &Objects, query: &Query, limit: usize, after: Option<Id>) -> (Vec<Arc<str>>, Option<Id>) {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut page = Vec::new();
     for (id, json) in objects.range((from, Bound::Unbounded)) {
         let is_of_namespace = query.namespace.as_ref().is_none_or(|namespace| *namespace == id.0);
-        if is_of_namespace && query.selector.matches(json) {
+        if is_of_namespace && query.selects(json) {
             page.push(Arc::clone(json));
-            if page.len() == query.limit {
+            if page.len() == limit {
                 return (page, Some(id.clone()));
             }
         }

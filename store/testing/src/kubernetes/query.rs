@@ -2,19 +2,28 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::selector::Selector;
+use super::selector::{LabelSelector, Selector};
+
+/// Which versions will do for a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum VersionMatch {
+    #[default]
+    Unset,
+    Exact,
+    NotOlder,
+}
 
 /// The supported parts of a query.
 #[derive(Debug, Default)]
 pub(super) struct Query {
     pub(super) selector: Selector,
+    pub(super) labels: LabelSelector,
     pub(super) limit: usize,
     pub(super) next: Option<String>,
     pub(super) version: String,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
-    /// Whether exactly this version is requested.
-    pub(super) is_exact: bool,
+    pub(super) version_match: VersionMatch,
     pub(super) namespace: Option<String>,
     pub(super) is_watch: bool,
 }
@@ -32,12 +41,28 @@ impl Query {
                 "limit" => query.limit = usize::try_from(number()?).unwrap_or(usize::MAX),
                 "continue" => query.next = Some(value),
                 "resourceVersion" => query.version = value,
-                "resourceVersionMatch" => query.is_exact = value == "Exact",
+                "resourceVersionMatch" => {
+                    query.version_match = match &*value {
+                        "Exact" => VersionMatch::Exact,
+                        "NotOlderThan" => VersionMatch::NotOlder,
+                        _ => return Err(format!("this server does not know {value}")),
+                    };
+                }
                 "timeoutSeconds" => query.timeout_seconds = Some(number()?),
                 "fieldSelector" => query.selector = Selector::parse(&value)?,
+                "labelSelector" => query.labels = LabelSelector::parse(&value),
                 _ => return Err(format!("this server does not know {name}")),
             }
         }
         Ok(query)
+    }
+
+    /// Whether an object is selected.
+    pub(super) fn selects(&self, json: &str) -> bool {
+        if self.selector.is_empty() && self.labels.is_empty() {
+            return true;
+        }
+        let object = serde_json::from_str(json).unwrap_or_default();
+        self.selector.matches(&object) && self.labels.matches(&object)
     }
 }

@@ -1,13 +1,73 @@
 //! Answers as HTTP has them.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, io::Write};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use serde_json::json;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// From this size on an answer is compressed, as by the real one.
+const COMPRESSED_FROM: usize = 128 << 10;
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The form of a list that a client asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encoding {
+    pub(super) is_protobuf: bool,
+    is_compressed: bool,
+}
+
+impl Encoding {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let has = |name, value: &str| {
+            let given = headers.get(name).and_then(|given| given.to_str().ok());
+            given.is_some_and(|given| given.split(',').any(|one| one.trim() == value))
+        };
+        Self {
+            is_protobuf: has(header::ACCEPT, PROTOBUF),
+            is_compressed: has(header::ACCEPT_ENCODING, "gzip"),
+        }
+    }
+}
+
+/// An answer in this form.
+pub(super) fn encoded(body: Vec<u8>, encoding: Encoding) -> Response<Body> {
+    let is_compressed = encoding.is_compressed && body.len() > COMPRESSED_FROM;
+    // Its level in the real one.
+    let compress = |body: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(body).and_then(|()| encoder.finish())
+    };
+    let body = if is_compressed { compress(&body).unwrap_or_default() } else { body };
+    let mut response = with_body(Full::new(Bytes::from(body)).boxed_unsync());
+    if is_compressed {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if encoding.is_protobuf {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+    }
+    response
+}
+
+/// The answer of a cache that has not reached a version.
+pub(super) fn too_large_version(requested: &str, newest: i64) -> Response<Body> {
+    let message = format!("Too large resource version: {requested}, current: {newest}");
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 504,
+        "message": message, "reason": "Timeout",
+        "details": {
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        },
+    });
+    let mut response = json_answer(status.to_string());
+    *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+    response
+}
 
 /// A `Status` object as text.
 pub(super) fn status_text(code: u16, reason: &str, message: &str) -> String {

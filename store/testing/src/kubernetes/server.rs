@@ -1,13 +1,20 @@
 //! The connections of the server.
 
-use std::{convert::Infallible, io, net::TcpListener, sync::Arc};
+use std::{
+    convert::Infallible,
+    io,
+    net::TcpListener,
+    sync::{Arc, atomic::Ordering},
+};
 
 use hyper::{
     rt::{Read, Write},
-    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -24,12 +31,13 @@ pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(authority.file("server.pem")).map_err(io::Error::other)?;
     let chain = chain.collect::<Result<_, _>>().map_err(io::Error::other)?;
     let key = PrivateKeyDer::from_pem_file(authority.file("server-key.pem")).map_err(io::Error::other)?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(io::Error::other)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -59,6 +67,7 @@ pub(super) async fn serve(
                 _ => continue,
             },
         };
+        shared.connections.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(&shared);
         match acceptor.clone() {
             None => drop(connections.spawn(connection(TokioIo::new(stream), shared))),
@@ -79,5 +88,5 @@ async fn connection(io: impl Read + Write + Unpin + Send + 'static, shared: Arc<
         async move { Ok::<_, Infallible>(answer(shared, request).await) }
     });
     // A client that disconnects is not an error.
-    let _ = http1::Builder::new().serve_connection(io, service).await;
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
 }

@@ -2,18 +2,61 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
+use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{cluster::Cluster, resource::Resource};
 
+/// A request, and how much was answered.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The path and query.
+    pub path: String,
+    /// The header `User-Agent`.
+    pub user_agent: String,
+    /// The header `Accept-Encoding`.
+    pub accept_encoding: String,
+    bytes: AtomicUsize,
+}
+
+impl Exchange {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
+        let text =
+            |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        Self {
+            path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
+            user_agent: text(header::USER_AGENT).unwrap_or_default(),
+            accept_encoding: text(header::ACCEPT_ENCODING).unwrap_or_default(),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// The bytes of the answer's body so far, as they are sent: compressed, if they are.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 /// Shared by the server and the test.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) cluster: watch::Sender<Cluster>,
+    /// What lists from the cache are answered with; none while the cache keeps up.
+    pub(super) cache: Mutex<Option<Cluster>>,
+    /// How many connections were accepted.
+    pub(super) connections: AtomicUsize,
     pub(super) faults: Mutex<Faults>,
     pub(super) is_cut: watch::Sender<bool>,
 }
@@ -32,7 +75,9 @@ pub(super) struct Faults {
     pub(super) silent: BTreeSet<String>,
     /// The code for requests of a type, by its plural.
     pub(super) denied: BTreeMap<String, u16>,
-    pub(super) requests: Vec<String>,
+    pub(super) requests: Vec<Arc<Exchange>>,
+    /// Whether there is a cache, which answers lists from any version as a whole.
+    pub(super) has_cache: bool,
 }
 
 impl Default for Shared {
@@ -47,9 +92,12 @@ impl Default for Shared {
             silent: BTreeSet::new(),
             denied: BTreeMap::from([(Resource::EXTERNAL_WORKLOADS.plural.to_owned(), 404)]),
             requests: Vec::new(),
+            has_cache: true,
         };
         Self {
             cluster: watch::Sender::new(Cluster::default()),
+            cache: Mutex::default(),
+            connections: AtomicUsize::new(0),
             faults: Mutex::new(faults),
             is_cut: watch::Sender::new(false),
         }

@@ -19,8 +19,7 @@ use super::{
     query::Query,
     resource::Resource,
     response::{Body, status, status_text, with_body},
-    selector::Selector,
-    shared::Shared,
+    shared::{Exchange, Shared},
 };
 
 /// The duration of a watch without a timeout.
@@ -30,7 +29,7 @@ struct Watch {
     shared: Arc<Shared>,
     cluster: Receiver<Cluster>,
     resource: Resource,
-    selector: Selector,
+    query: Query,
     /// The version at which it began: no bookmark is sent before a later change.
     begun_at: i64,
     /// Everything up to this version has been sent.
@@ -41,7 +40,12 @@ struct Watch {
     is_over: bool,
 }
 
-pub(super) fn answer(shared: &Arc<Shared>, resource: Resource, query: Query) -> Response<Body> {
+pub(super) fn answer(
+    shared: &Arc<Shared>,
+    resource: Resource,
+    query: Query,
+    exchange: Arc<Exchange>,
+) -> Response<Body> {
     let Ok(version) = query.version.parse() else {
         return status(400, "BadRequest", "this server wants the resourceVersion of a list");
     };
@@ -51,16 +55,17 @@ pub(super) fn answer(shared: &Arc<Shared>, resource: Resource, query: Query) -> 
         shared: Arc::clone(shared),
         cluster: shared.cluster.subscribe(),
         resource,
-        selector: query.selector,
         begun_at: version,
         version,
         bookmarks: query.bookmarks && !shared.faults.lock().silent.contains(resource.plural),
         until: Instant::now() + wanted.min(longest),
         is_over: false,
+        query,
     };
-    let frames = stream::unfold(watch, async |mut watch| {
+    let frames = stream::unfold((watch, exchange), async |(mut watch, exchange)| {
         let lines = watch.next().await?;
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(lines))), watch))
+        exchange.add_bytes(lines.len());
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(lines))), (watch, exchange)))
     });
     with_body(StreamBody::new(frames).boxed_unsync())
 }
@@ -101,7 +106,7 @@ impl Watch {
         for one in happened {
             self.version = one.version;
             let is_selected =
-                |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.selector.matches(json));
+                |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.query.selects(json));
             let ObjectChange { before, after, .. } = &one;
             let (event, json) = match (is_selected(before), is_selected(after)) {
                 (false, false) => continue,

@@ -1,0 +1,54 @@
+//! Where the objects of a list go: into one list, or into pages for a feed.
+
+use super::object::ReceivedObject;
+use crate::{Entry, PageSender, Problem};
+
+/// Entries per page.
+const PAGE: usize = 500;
+
+/// The entries of a list.
+#[derive(Debug)]
+pub(super) struct Entries<'a> {
+    /// Keys without it are left out.
+    prefix: &'a str,
+    /// None: all are kept.
+    pages: Option<&'a PageSender>,
+    /// Those that were not sent.
+    pub(super) rest: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) const fn new(prefix: &'a str, pages: Option<&'a PageSender>) -> Self {
+        Self { prefix, pages, rest: Vec::new(), problems: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, received: ReceivedObject) {
+        let (entry, problems) = received.into_entry();
+        self.problems.extend(problems);
+        self.rest.extend(entry.filter(|entry| entry.key.starts_with(self.prefix)));
+    }
+
+    /// Sends the entries if they fill a page.
+    pub(super) async fn send_full_page(&mut self) {
+        if self.rest.len() >= PAGE {
+            self.send_rest().await;
+        }
+    }
+
+    /// Sends the entries that were not sent.
+    pub(super) async fn send_rest(&mut self) {
+        if let Some(pages) = self.pages.filter(|_| !self.rest.is_empty()) {
+            pages.send(std::mem::take(&mut self.rest)).await;
+        }
+    }
+
+    /// Begins; what was added before does not count.
+    pub(super) async fn begin(&mut self) {
+        self.rest.clear();
+        self.problems.clear();
+        if let Some(pages) = self.pages {
+            pages.begin().await;
+        }
+    }
+}

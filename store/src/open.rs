@@ -1,0 +1,117 @@
+//! Opens what a store URL names.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use contiv_proto::{Key, Kind};
+use tracing::info;
+
+use crate::{
+    Mirror, Store, StoreError,
+    dir::{DirOptions, DirStore, LoadSaved},
+    etcd::{EtcdAccess, EtcdStore},
+    kube::{KINDS, KubeStore, Scope},
+    url::StoreUrl,
+};
+
+/// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
+///
+/// A folder is read at once. With etcd and Kubernetes nothing is sent yet: whether it can be reached, and whether the files
+/// that let this client in can be used, shows in the first request.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, StoreError> {
+    open_scope(url, access, &Scope::cluster(), None).await
+}
+
+/// What an agent reads of its store.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeScope<'a> {
+    /// The name of its node.
+    pub node_name: &'a str,
+    /// The value of the label by which services name this proxy. Empty: those without the label are for it.
+    pub proxy_name: &'a str,
+    /// The folder of the mirror, which nobody has opened yet.
+    pub state_dir: &'a Path,
+}
+
+/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]), and nothing older
+/// than what an earlier run saved. A folder of which something cannot be read asks `recall` for what that run saved.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_for_node(
+    url: &StoreUrl,
+    access: EtcdAccess,
+    scope: NodeScope<'_>,
+    recall: LoadSaved,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let StoreUrl::Kube(address) = url else {
+        return open_scope(url, access, &Scope::cluster(), Some(recall)).await;
+    };
+    let (folder, source) = (scope.state_dir.to_owned(), url.to_string());
+    // It reads a file.
+    let reached = tokio::task::spawn_blocking(move || saved_versions(&folder, &source)).await;
+    let node = Scope::node(scope.node_name, scope.proxy_name, address);
+    Ok(Arc::new(KubeStore::after(address.clone(), &node, reached.unwrap_or_default())))
+}
+
+/// The newest version of each type that an earlier run saved of an API server.
+fn saved_versions(folder: &Path, source: &str) -> BTreeMap<Kind, i64> {
+    let prefixes = KINDS.map(|kind| (Key::prefix(kind), kind));
+    let mut newest = BTreeMap::new();
+    let read = Mirror::for_each_revision(folder, source, |key, revision| {
+        if let Some((_, kind)) = prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)) {
+            let version = newest.entry(*kind).or_insert(revision);
+            *version = revision.max(*version);
+        }
+    });
+    if let Err(error) = read {
+        info!(%error, "the saved versions cannot be read: a first list may be older than they are");
+    }
+    // An object whose version is not a number was saved with 0.
+    newest.retain(|_, version| *version > 0);
+    newest
+}
+
+async fn open_scope(
+    url: &StoreUrl,
+    access: EtcdAccess,
+    scope: &Scope,
+    recall: Option<LoadSaved>,
+) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(match url {
+        StoreUrl::Dir { path, links } => {
+            Arc::new(DirStore::open_with(path, DirOptions { links: *links, recall }).await?)
+        }
+        StoreUrl::Etcd { tls, endpoints } => {
+            Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
+        }
+        StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::Entry;
+
+    #[test]
+    fn saved_versions_are_the_newest_of_each_type() {
+        let entry = |kind, name: &str, revision| {
+            let key = Key::new(kind, "default", name).unwrap().to_path();
+            Ok(Entry { key, value: "{}".into(), create_revision: 0, mod_revision: revision })
+        };
+        let (service, slice) = (Kind::Service, Kind::EndpointSlice);
+        let entries =
+            [entry(slice, "a", 0), entry(service, "a", 7), entry(service, "b", 12), entry(service, "c", 9)];
+        let folder = tempfile::tempdir().unwrap();
+        let mut mirror = Mirror::open(folder.path(), "kube:").unwrap().0;
+        mirror.replace(1, entries, &BTreeSet::new()).unwrap();
+        drop(mirror);
+        assert_eq!(saved_versions(folder.path(), "kube:"), BTreeMap::from([(service, 12)]));
+        assert_eq!(saved_versions(folder.path(), "kube:other"), BTreeMap::new());
+    }
+}
