@@ -79,7 +79,8 @@ pub(crate) fn draw(rng: &mut SmallRng) -> Fault {
 const CHAINS: [&str; 6] =
     ["services-v4", "node-ports-v4", "masquerade-v4", "nat-prerouting", "filter-forward", "pick-v4-1"];
 /// Sets of the agent's table that somebody else may change.
-const SETS: [&str; 6] = ["services4", "backends4", "node-ports4", "unserved4", "cluster-ips4", "affinity4"];
+const SETS: [&str; 6] =
+    ["services4", "backends4", "pick-chains4", "no-endpoints4", "cluster-ips4", "affinity4"];
 
 /// A change of the table by another program.
 pub(crate) fn draw_meddling(rng: &mut SmallRng) -> Meddling {
@@ -93,7 +94,7 @@ pub(crate) fn draw_meddling(rng: &mut SmallRng) -> Meddling {
         3 => Meddling::FlushChain(chain),
         4 => Meddling::DropAtFirst(chain),
         5 => Meddling::FlushSet(set),
-        6 => Meddling::ReplaceVerdict { set, number },
+        6 => Meddling::ReplaceValue { set, number },
         7 => Meddling::AddElement { set },
         8 => Meddling::OtherTable,
         _ => Meddling::DeleteElement { set, number },

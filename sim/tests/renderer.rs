@@ -151,7 +151,7 @@ fn foreign_changes_are_heard_and_healed() {
     let named = str::to_owned;
     for what in [
         Meddling::DeleteElement { set: named("services4"), number: 1 },
-        Meddling::ReplaceVerdict { set: named("services4"), number: 0 },
+        Meddling::ReplaceValue { set: named("services4"), number: 0 },
         Meddling::AddElement { set: named("cluster-ips4") },
         Meddling::FlushSet(named("backends4")),
         Meddling::FlushChain(named("services-v4")),

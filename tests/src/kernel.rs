@@ -1,6 +1,9 @@
 //! The content of the kernel's nftables, read independently by `nft`.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -42,6 +45,30 @@ pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
         }
     }
     Ok(elements)
+}
+
+/// Without what leads to chains that no frontend needs any more: it stays for the next service that needs it.
+#[must_use]
+pub fn without_unused_chains(mut elements: Elements) -> Elements {
+    for (chains, frontends) in [
+        ("pick-chains4", "services4"),
+        ("pick-chains6", "services6"),
+        ("learn-chains4", "sticky4"),
+        ("learn-chains6", "sticky6"),
+    ] {
+        let used: BTreeSet<String> = (elements.get(frontends).into_iter().flatten())
+            .filter_map(|(element, _)| Some(element.rsplit_once(" : ")?.1.to_owned()))
+            .collect();
+        if let Some(verdicts) = elements.get_mut(chains) {
+            verdicts.retain(|verdict, _| {
+                verdict.split_once(" : ").is_some_and(|(number, _)| used.contains(number))
+            });
+            if verdicts.is_empty() {
+                elements.remove(chains);
+            }
+        }
+    }
+    elements
 }
 
 /// An element in the syntax of nft.

@@ -64,21 +64,21 @@ fn snapshot() -> Snapshot {
 const ELEMENTS: &str = r"
 table inet contiv {
 	chain pick-v4-2 {
-		dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends4
+		meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends4
 	}
 
-	chain pick-node-port-v4-2-outside-1 {
-		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-outside4
+	chain pick-node-port-v4-2-external-1 {
+		meta priority set none ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-external4
 		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local drop
 		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 2 map @backends4
 	}
 
 	chain pick-v6-1 {
-		dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 1 map @backends6
+		meta priority set none dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
 
-	chain pick-node-port-v6-1-outside-1 {
-		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-outside6
+	chain pick-node-port-v6-1-external-1 {
+		meta priority set none ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-external6
 		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local drop
 		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
@@ -91,19 +91,23 @@ table inet contiv {
 }
 
 add element inet contiv services4 {
-	10.96.0.1 . tcp . 80 : goto pick-v4-2, # default/web
+	0.0.0.0 . tcp . 30080 : 8002:2, # default/web
+	10.96.0.1 . tcp . 80 : 0:2, # default/web
 }
 
 add element inet contiv services6 {
-	fd00:10:96::1 . tcp . 80 : goto pick-v6-1, # default/web
+	:: . tcp . 30080 : 8002:1, # default/web
+	fd00:10:96::1 . tcp . 80 : 0:1, # default/web
 }
 
-add element inet contiv node-ports4 {
-	0.0.0.0 . tcp . 30080 : goto pick-node-port-v4-2-outside-1, # default/web
+add element inet contiv pick-chains4 {
+	0:2 : goto pick-v4-2,
+	8002:2 : goto pick-node-port-v4-2-external-1,
 }
 
-add element inet contiv node-ports6 {
-	:: . tcp . 30080 : goto pick-node-port-v6-1-outside-1, # default/web
+add element inet contiv pick-chains6 {
+	0:1 : goto pick-v6-1,
+	8002:1 : goto pick-node-port-v6-1-external-1,
 }
 
 add element inet contiv backends4 {
@@ -118,23 +122,23 @@ add element inet contiv backends6 {
 	fd00:10:96::1 . tcp . 80 . 0 : fd00:10:244:1::10 . 8080, # default/web
 }
 
-add element inet contiv backends-outside4 {
+add element inet contiv backends-external4 {
 	0.0.0.0 . tcp . 30080 . 0 : 10.244.1.10 . 8080, # default/web
 }
 
-add element inet contiv backends-outside6 {
+add element inet contiv backends-external6 {
 	:: . tcp . 30080 . 0 : fd00:10:244:1::10 . 8080, # default/web
 }
 
-add element inet contiv unserved4 {
-	10.96.0.10 . udp . 53 : goto reject-now, # default/dns
+add element inet contiv no-endpoints4 {
+	10.96.0.10 . udp . 53, # default/dns
 }
 
-add element inet contiv masquerade-own4 {
+add element inet contiv masquerade-local4 {
 	0.0.0.0 . tcp . 30080, # default/web
 }
 
-add element inet contiv masquerade-own6 {
+add element inet contiv masquerade-local6 {
 	:: . tcp . 30080, # default/web
 }
 
@@ -159,7 +163,7 @@ add element inet contiv pods4 {
 	10.244.1.0/24,
 }
 
-add element inet contiv keep-source4 {
+add element inet contiv no-masquerade4 {
 	10.244.1.0/24,
 }
 
@@ -223,8 +227,8 @@ fn load_balancer_address_has_its_type_and_local_backends() {
 fn json_form_has_services_and_elements_of_each_set() {
     let json = json(&snapshot());
     assert_eq!(json["desired"]["services"]["default/web"]["ports"][0]["node_port"], 30080);
-    let expected = serde_json::json!(["10.96.0.10 . udp . 53 : goto reject-now"]);
-    assert_eq!(json["elements"]["unserved4"], expected);
+    let expected = serde_json::json!(["10.96.0.10 . udp . 53"]);
+    assert_eq!(json["elements"]["no-endpoints4"], expected);
 }
 
 #[test]

@@ -21,13 +21,14 @@ impl PrefetchedElements {
         if read::found(socket)?.is_none() {
             return Ok(None);
         }
-        let sizes = read::existing(socket)?.sizes;
+        let existing = read::existing(socket)?;
+        let sizes = &existing.sizes;
         // Sets without a size are small, or have grown since: in both cases the resync counts them itself.
         let room: usize = sizes.values().map(|size| *size as usize).sum();
         if !(1..=2 * COMPARE_LIMIT).contains(&room) {
             return Ok(None);
         }
-        let elements = read::lasting_elements(socket)?;
+        let elements = read::lasting_elements(socket, &existing)?;
         Ok((socket.generation()? == generation).then_some(Self { generation, elements }))
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{
-    capacity::Sizes,
+    capacity::{Remade, Sizes},
     element::{Element, FrontendKey, Key, Value},
     encode,
     layout::{
@@ -42,14 +42,16 @@ pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) ->
 }
 
 /// Rewrites all rules of a usable table: they are few, and foreign changes are undone. Sets and elements stay, except for sets
-/// that are created again with another size, which are empty then.
-pub(super) fn write_repair(batch: &mut Batch, existing: &ExistingTable, anew: &Sizes) {
+/// that are created again because of their size or their shape, which are empty then.
+pub(super) fn write_repair(batch: &mut Batch, existing: &ExistingTable, remade: &Remade) {
     batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
     // No rule refers to them now.
-    for (set, size) in anew {
-        write_removal_of_set(batch, &set.name());
+    for (set, size) in remade {
+        if existing.shaped.contains(set) || existing.misshapen.contains(set) {
+            write_removal_of_set(batch, &set.name());
+        }
         let id = batch.new_set_id();
-        set.write(batch, id, Some(*size));
+        set.write(batch, id, *size);
     }
     write_chains(batch);
     write_rules(batch);
@@ -111,9 +113,12 @@ pub(super) fn remove_leftovers(
     table: &Table,
     report: &mut Report,
 ) {
-    let used: Vec<_> = table.chains().collect();
-    let unused: Vec<_> = existing.on_demand.iter().filter(|chain| !used.contains(chain)).copied().collect();
-    let _ = remove_chains(socket, &unused, report);
+    let used: BTreeSet<_> = table.chains().collect();
+    let mut batch = Batch::new();
+    for unused in existing.on_demand.iter().filter(|chain| !used.contains(chain)) {
+        encode::write_removal_of_chain(*unused, &mut batch);
+    }
+    let _ = commit_if_any(socket, batch, report);
     for name in &existing.foreign_chains {
         debug_assert!(chains().iter().all(|ours| ours.name != name));
         let mut batch = Batch::new();
@@ -165,14 +170,17 @@ pub(super) fn remove_chains(
     unused: &[DemandChain],
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    if unused.is_empty() {
-        return Ok(());
-    }
     let mut batch = Batch::new();
     for chain in unused {
         encode::write_removal(*chain, &mut batch);
     }
-    report.bytes += socket.commit(batch)?;
-    report.transactions += 1;
+    commit_if_any(socket, batch, report)
+}
+
+fn commit_if_any(socket: &mut Socket, batch: Batch, report: &mut Report) -> Result<(), NetlinkError> {
+    if !batch.is_empty() {
+        report.bytes += socket.commit(batch)?;
+        report.transactions += 1;
+    }
     Ok(())
 }

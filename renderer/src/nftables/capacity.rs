@@ -26,6 +26,9 @@ pub(crate) fn sizes(counts: &Counts) -> Sizes {
     bounded.map(|(set, count)| (*set, u32::try_from(2 * count).unwrap_or(u32::MAX))).collect()
 }
 
+/// Sets to create again, with the size of those that are bounded.
+pub(crate) type Remade = BTreeMap<Set, Option<u32>>;
+
 /// The sets that are too small, or soon will be, with their new size.
 pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
     let needs = |set: &Set| counts.get(set).map_or(0, |count| count + count / 8);
@@ -36,8 +39,8 @@ pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
 /// Only hash tables without timeouts.
 const fn can_be_bounded(set: Set) -> bool {
     match set.kind.form() {
-        Form::Verdicts { .. } | Form::Slots | Form::Frontends | Form::Addresses | Form::Pairs => true,
-        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
+        Form::Numbers { .. } | Form::Slots | Form::Frontends { .. } | Form::Addresses | Form::Pairs => true,
+        Form::Chains | Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
     }
 }
 

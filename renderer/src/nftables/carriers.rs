@@ -1,4 +1,4 @@
-//! Which renderer carried a service when the table was written: the table contains an accept for services that routes carry.
+//! Which renderer carried a service when the table was written: the table names the frontends that routes carry.
 //! Pure.
 
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 use contiv_model::{Carrier, ContivService, Snapshot};
 
 use super::{
-    element::{FrontendKey, Value},
-    layout::SetKind,
+    element::FrontendKey,
+    elements::of_routed,
+    layout::{Set, SetKind},
     read::Elements,
 };
 
@@ -28,15 +29,16 @@ pub(super) fn with_previous_carriers(snapshot: &Snapshot, found: &Elements) -> O
 }
 
 fn passes(service: &ContivService, found: &Elements) -> bool {
-    let is_accepted = |frontend: &FrontendKey| {
-        let elements = found.frontends.get(frontend).into_iter().flatten();
-        elements
-            .into_iter()
-            .any(|element| element.set.kind == SetKind::Unserved && element.value == Value::Accept)
+    let is_routed = |frontend: &FrontendKey| {
+        let mut elements = found.frontends.get(frontend).into_iter().flatten();
+        elements.any(|element| element.set.kind == SetKind::RoutedFrontends)
+            // A table of an earlier layout names only the addresses in a set that is still there.
+            || !found.shaped.contains(&Set::new(SetKind::RoutedFrontends, frontend.family()))
+                && found.others.contains(&of_routed(frontend.address))
     };
     service.ports.iter().any(|port| {
         let key = |address| FrontendKey { address, protocol: port.protocol, port: port.port };
-        service.addresses().map(key).any(|frontend| is_accepted(&frontend))
+        service.addresses().map(key).any(|frontend| is_routed(&frontend))
     })
 }
 
@@ -46,8 +48,8 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
-        element::{Element, Key},
-        layout::{Family, Set},
+        element::{Element, Key, Value},
+        layout::Family,
     };
 
     #[test]
@@ -62,19 +64,30 @@ mod tests {
             node_port: None,
             backends: vec![],
         }];
-        let answer = |carrier, value| {
+        let answer = |carrier, kind| {
             let mut service = service.clone();
             service.assignment.addresses = carrier;
             let services = [(service.id.clone(), Arc::new(service))].into();
             let snapshot = Snapshot { services, ..Snapshot::default() };
-            let set = Set::new(SetKind::Unserved, Family::V4);
-            let mut found = Elements::default();
-            found.frontends.insert(frontend, vec![Element { set, key: Key::Frontend(frontend), value }]);
+            let set = Set::new(kind, Family::V4);
+            let mut found = Elements { shaped: Set::all().collect(), ..Elements::default() };
+            let element = match kind {
+                // That of an earlier layout.
+                SetKind::Routed => of_routed(frontend.address),
+                _ => Element { set, key: Key::Frontend(frontend), value: Value::None },
+            };
+            if kind == SetKind::Routed {
+                found.shaped.remove(&Set::new(SetKind::RoutedFrontends, Family::V4));
+                found.others.insert(element);
+            } else {
+                found.frontends.insert(frontend, vec![element]);
+            }
             let decided = with_previous_carriers(&snapshot, &found)?;
             decided.services.values().next().map(|service| service.assignment.addresses)
         };
-        assert_eq!(answer(Carrier::AsBefore, Value::Accept), Some(Carrier::Route));
-        assert_eq!(answer(Carrier::AsBefore, Value::Drop), None);
-        assert_eq!(answer(Carrier::NftablesUntilRoute, Value::Accept), None);
+        assert_eq!(answer(Carrier::AsBefore, SetKind::RoutedFrontends), Some(Carrier::Route));
+        assert_eq!(answer(Carrier::AsBefore, SetKind::Routed), Some(Carrier::Route));
+        assert_eq!(answer(Carrier::AsBefore, SetKind::NoLocalEndpoints), None);
+        assert_eq!(answer(Carrier::NftablesUntilRoute, SetKind::RoutedFrontends), None);
     }
 }

@@ -7,7 +7,7 @@ use contiv_model::Frontend;
 use super::{
     InspectError,
     element::{FrontendKey, Key},
-    layout::{Form, Set, SetKind, TABLE},
+    layout::{Set, SetKind, TABLE},
     netlink::{
         Attributes, Socket, Writer,
         constants::{LIST_ELEM, counter, elem, msg, rule},
@@ -40,7 +40,7 @@ pub fn connections() -> Result<Connections, InspectError> {
         return Err(InspectError::NoTable);
     }
     let mut connections = Connections::default();
-    for set in Set::all().filter(|set| set.kind.form() == (Form::Verdicts { counter: true })) {
+    for set in Set::all().filter(|set| set.kind.form().has_counter()) {
         // An element that is listed twice counts once.
         let mut counts = BTreeMap::new();
         let of_set = |message: &mut Writer<'_>| {
@@ -54,7 +54,7 @@ pub fn connections() -> Result<Connections, InspectError> {
             counts.extend(counted.filter(|(_, packets)| *packets > 0));
         })?;
         let of_kind = match set.kind {
-            SetKind::Unserved => &mut connections.refused,
+            SetKind::NoEndpoints | SetKind::NoLocalEndpoints => &mut connections.refused,
             _ => &mut connections.served,
         };
         for (frontend, packets) in counts {
@@ -91,10 +91,7 @@ mod tests {
     use super::*;
     use crate::nftables::{
         layout::Family,
-        netlink::{
-            Writer,
-            constants::{data, verdict},
-        },
+        netlink::{Writer, constants::data},
     };
 
     fn element(address: [u8; 4], packets: u64, expression: &str) -> Vec<u8> {
@@ -105,10 +102,7 @@ mod tests {
             key.bytes(data::VALUE, &[&address[..], &port_and_protocol].concat());
         });
         writer.nested(elem::DATA, |value| {
-            value.nested(data::VERDICT, |parts| {
-                parts.u32(data::VERDICT_CODE, verdict::GOTO.cast_unsigned());
-                parts.text(data::VERDICT_CHAIN, "pick-v4-1");
-            });
+            value.bytes(data::VALUE, &1_u32.to_ne_bytes());
         });
         writer.nested(elem::EXPR, |expr| {
             expr.text(rule::EXPR_NAME, expression);

@@ -8,7 +8,7 @@ use std::{
 use contiv_model::{InterfacePattern, Protocol};
 use ipnetwork::IpNetwork;
 
-use super::layout::{DemandChain, Family, Set};
+use super::layout::{DemandChain, Family, Form, Set};
 
 /// Address, protocol and port of a service. The unspecified address stands for every node-port address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +63,8 @@ impl From<Endpoint> for SocketAddr {
 pub(crate) enum Key {
     Frontend(FrontendKey),
     Slot(FrontendKey, u32),
+    /// The number of a chain.
+    Number(u32),
     Address(IpAddr),
     /// The address twice.
     Pair(IpAddr),
@@ -81,12 +83,8 @@ pub(crate) enum Value {
     /// The element of a plain set.
     None,
     Backend(Endpoint),
+    /// The chain that the packet goes to: its number, or in a map of such numbers the verdict.
     Goto(DemandChain),
-    /// Leave the packet unchanged.
-    Accept,
-    /// Reject the connection at once.
-    Reject,
-    Drop,
 }
 
 /// An element of one of the sets.
@@ -103,6 +101,7 @@ impl fmt::Display for Element {
         match self.key {
             Key::Frontend(frontend) => write!(f, "{frontend}"),
             Key::Slot(frontend, slot) => write!(f, "{frontend} . {slot}"),
+            Key::Number(number) => f.write_str(&nft_number(number)),
             Key::Address(address) => write!(f, "{address}"),
             Key::Pair(address) => write!(f, "{address} . {address}"),
             Key::Range(range) => f.write_str(&nft_range(&range)),
@@ -113,12 +112,17 @@ impl fmt::Display for Element {
         match self.value {
             Value::None => Ok(()),
             Value::Backend(backend) => write!(f, " : {} . {}", backend.address, backend.port),
-            Value::Goto(chain) => write!(f, " : goto {chain}"),
-            Value::Accept => f.write_str(" : accept"),
-            Value::Reject => f.write_str(" : goto reject-now"),
-            Value::Drop => f.write_str(" : drop"),
+            Value::Goto(chain) => match (self.set.kind.form(), chain.number()) {
+                (Form::Numbers { .. }, Some((_, number))) => write!(f, " : {}", nft_number(number)),
+                _ => write!(f, " : goto {chain}"),
+            },
         }
     }
+}
+
+/// nft writes a packet's priority as the handle of a traffic class: two halves in hexadecimal.
+fn nft_number(number: u32) -> String {
+    format!("{:x}:{:x}", number >> 16, number & 0xffff)
 }
 
 /// nft writes the range of a single address as that address.

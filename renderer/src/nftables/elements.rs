@@ -21,11 +21,11 @@ use super::{
 pub(crate) const INTERVALS: [SetKind; 8] = [
     SetKind::Pods,
     SetKind::PodInterfaces,
-    SetKind::KeepSource,
-    SetKind::KeepSourceInterfaces,
+    SetKind::NoMasquerade,
+    SetKind::NoMasqueradeInterfaces,
     SetKind::Loopback,
     SetKind::ServiceCidrs,
-    SetKind::NonMasquerade,
+    SetKind::NonMasqueradeCidrs,
     SetKind::ServiceInterfaces,
 ];
 
@@ -39,14 +39,14 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
     match plan.masquerade {
         Masquerade::ClusterIp => (),
         Masquerade::Always => put(SetKind::MasqueradeAlways, Value::None),
-        Masquerade::Own => put(SetKind::MasqueradeOwn, Value::None),
+        Masquerade::Own => put(SetKind::MasqueradeLocal, Value::None),
     }
     match &plan.serving {
         ConnectionAction::Backends(_) => (),
-        ConnectionAction::Reject => put(SetKind::Unserved, Value::Reject),
-        ConnectionAction::Drop => put(SetKind::Unserved, Value::Drop),
+        ConnectionAction::Reject => put(SetKind::NoEndpoints, Value::None),
+        ConnectionAction::Drop => put(SetKind::NoLocalEndpoints, Value::None),
         // Unknown cluster IPs would be dropped.
-        ConnectionAction::Pass => put(SetKind::Unserved, Value::Accept),
+        ConnectionAction::Pass => put(SetKind::RoutedFrontends, Value::None),
     }
     if let Some(ranges) = &plan.sources {
         put(SetKind::Restricted, Value::None);
@@ -75,7 +75,7 @@ fn of_backends(
         Outside::Same => None,
         Outside::Drop => Some(0),
         Outside::Backends(shares) => {
-            elements.extend(of_slots(frontend, SetKind::BackendsOutside, shares, plan.choice, before));
+            elements.extend(of_slots(frontend, SetKind::BackendsExternal, shares, plan.choice, before));
             #[allow(clippy::cast_possible_truncation)]
             Some(elements.len() as u32 - slots)
         }
@@ -87,7 +87,7 @@ fn of_backends(
     };
     let pick = PickChain { family, node_port, choice, slots, outside };
     elements.push(Element {
-        set: Set::new(SetKind::of_frontends(node_port), family),
+        set: Set::new(SetKind::Services, family),
         key: Key::Frontend(frontend),
         value: Value::Goto(DemandChain::Pick(pick)),
     });
@@ -143,6 +143,17 @@ fn slots_of(elements: &[Element], backends: Set) -> Vec<Option<SocketAddr>> {
     slots
 }
 
+/// The element that leads from the number of a chain to it; none for a chain that a hook leads to.
+pub(crate) fn of_chain(chain: DemandChain) -> Option<Element> {
+    let kind = match chain {
+        DemandChain::Pick(_) => SetKind::PickChains,
+        DemandChain::Learn(_) => SetKind::LearnChains,
+        DemandChain::Base(_) => return None,
+    };
+    let (family, number) = chain.number()?;
+    Some(Element { set: Set::new(kind, family), key: Key::Number(number), value: Value::Goto(chain) })
+}
+
 /// The element of a cluster IP.
 pub(crate) fn of_cluster_ip(address: IpAddr) -> Element {
     let set = Set::new(SetKind::ClusterIps, Family::of(&address));
@@ -175,18 +186,18 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
     match kind {
         SetKind::Pods => of_ranges(kind, &node.pod_cidrs),
         SetKind::PodInterfaces => of_interfaces(kind, &node.pod_interfaces),
-        SetKind::KeepSource => match node.cluster_ip_masquerade {
+        SetKind::NoMasquerade => match node.cluster_ip_masquerade {
             ClusterIpMasquerade::AllButPods => of_ranges(kind, &node.pod_cidrs),
             ClusterIpMasquerade::All => Vec::new(),
             ClusterIpMasquerade::None => of_ranges(kind, &all_addresses()),
         },
-        SetKind::KeepSourceInterfaces => match node.cluster_ip_masquerade {
+        SetKind::NoMasqueradeInterfaces => match node.cluster_ip_masquerade {
             ClusterIpMasquerade::AllButPods => of_interfaces(kind, &node.pod_interfaces),
             ClusterIpMasquerade::All | ClusterIpMasquerade::None => Vec::new(),
         },
         SetKind::Loopback => of_ranges(kind, &loopback(node)),
         SetKind::ServiceCidrs => of_ranges(kind, &node.service_cidrs),
-        SetKind::NonMasquerade => {
+        SetKind::NonMasqueradeCidrs => {
             node.non_masquerade_cidrs.as_ref().map(|ranges| of_ranges(kind, ranges)).unwrap_or_default()
         }
         SetKind::ServiceInterfaces => {

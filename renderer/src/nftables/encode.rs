@@ -4,7 +4,8 @@ use std::{fmt, net::IpAddr};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
-    layout::{DemandChain, Family, Set, TABLE, write_verdict},
+    elements::of_chain,
+    layout::{DemandChain, Family, Form, Set, TABLE, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -49,7 +50,11 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
             message.text(elem::LIST_SET, &set.name());
         });
     }
-    let (remove, add) = transaction.elements();
+    let (remove, mut add) = transaction.elements();
+    let verdicts: Vec<Element> = transaction.chains.iter().filter_map(|chain| of_chain(*chain)).collect();
+    for verdict in &verdicts {
+        add.entry(verdict.set).or_default().push(verdict);
+    }
     // Growing step by step would copy a large batch repeatedly.
     let size = |sets: &BySet<'_>| -> usize {
         sets.iter().map(|(set, elements)| usual_bytes(set.family) * elements.len()).sum()
@@ -73,8 +78,19 @@ const fn usual_bytes(family: Family) -> usize {
     }
 }
 
-/// Adds the message that deletes a chain made on demand.
+/// Adds the messages that delete a chain made on demand, and what leads to it.
 pub(crate) fn write_removal(unused: DemandChain, batch: &mut Batch) {
+    if let Some(verdict) = of_chain(unused) {
+        let subject = Subject::new("remove", &[&verdict]);
+        batch.delete(msg::DELSETELEM, subject, |message| {
+            write_elements(message, verdict.set, &[&verdict], false);
+        });
+    }
+    write_removal_of_chain(unused, batch);
+}
+
+/// Adds the message that deletes a chain made on demand that nothing leads to.
+pub(crate) fn write_removal_of_chain(unused: DemandChain, batch: &mut Batch) {
     batch.delete(msg::DELCHAIN, format!("remove chain {unused}"), |message| {
         message.text(chain::TABLE, TABLE);
         message.text(chain::NAME, &unused.to_string());
@@ -145,7 +161,7 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool, nam
             attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
         }
         if with_value && element.value != Value::None {
-            attributes.nested(elem::DATA, |data| write_value(data, &element.value, name));
+            attributes.nested(elem::DATA, |data| write_value(data, element, name));
         }
     });
 }
@@ -162,8 +178,8 @@ pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
     });
 }
 
-fn write_value(data: &mut Writer<'_>, value: &Value, name: &mut ChainName) {
-    match value {
+fn write_value(data: &mut Writer<'_>, element: &Element, name: &mut ChainName) {
+    match &element.value {
         Value::None => (),
         Value::Backend(backend) => {
             data.payload(data::VALUE, |bytes| {
@@ -171,10 +187,10 @@ fn write_value(data: &mut Writer<'_>, value: &Value, name: &mut ChainName) {
                 push_port(bytes, backend.port);
             });
         }
-        Value::Goto(chain) => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
-        Value::Reject => write_verdict(data, verdict::GOTO, Some("reject-now")),
-        Value::Accept => write_verdict(data, verdict::ACCEPT, None),
-        Value::Drop => write_verdict(data, verdict::DROP, None),
+        Value::Goto(chain) => match (element.set.kind.form(), chain.number()) {
+            (Form::Numbers { .. }, Some((_, number))) => data.bytes(data::VALUE, &number.to_ne_bytes()),
+            _ => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
+        },
     }
 }
 
@@ -221,7 +237,7 @@ fn write_interval(list: &mut Writer<'_>, first: &[u8], after: Option<&[u8]>) {
     }
 }
 
-/// The kernel's form of the key: parts in network order padded to four bytes, the slot in host order.
+/// The kernel's form of the key: parts in network order padded to four bytes, slots and numbers of chains in host order.
 fn push_key(bytes: &mut Vec<u8>, key: &Key) {
     match key {
         Key::Frontend(frontend) => push_frontend(bytes, frontend),
@@ -229,6 +245,7 @@ fn push_key(bytes: &mut Vec<u8>, key: &Key) {
             push_frontend(bytes, frontend);
             bytes.extend_from_slice(&slot.to_ne_bytes());
         }
+        Key::Number(number) => bytes.extend_from_slice(&number.to_ne_bytes()),
         Key::Address(address) => push_address(bytes, address),
         Key::Pair(address) => {
             push_address(bytes, address);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{
     apply,
-    capacity::{COMPARE_LIMIT, Sizes},
+    capacity::{COMPARE_LIMIT, Remade},
+    layout::{Form, Set},
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
     read::{self, ExistingTable},
@@ -39,13 +40,13 @@ pub(super) fn execute(
         Repair::Elements(elements) => elements,
         Repair::Rules(elements) => {
             existing = read::existing(socket)?;
-            if !existing.usable {
+            if !existing.is_of_this_layout() {
                 return Ok(None);
             }
             if let Some(found) = read::found(socket)? {
                 apply::set_flags(socket, &found, ownership.flags(Some(&found)))?;
             }
-            apply::write_repair(&mut batch, &existing, &Sizes::new());
+            apply::write_repair(&mut batch, &existing, &Remade::new());
             elements
         }
         Repair::Table => {
@@ -90,6 +91,11 @@ pub(super) fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) ->
     }
     let mut group = Group::default();
     for ((set, key), found) in touched {
+        // These few are written with the chains that they lead to.
+        if set.kind.form() == Form::Chains {
+            rules = true;
+            continue;
+        }
         let wanted = table.element(set, key);
         if found != wanted {
             group.remove.extend(found);
@@ -101,6 +107,7 @@ pub(super) fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) ->
     if rules {
         // A flushed chain still exists.
         transaction.chains = table.chains().collect();
+        transaction.flush = Set::of_form(Form::Chains).collect();
         return Some(Repair::Rules(transaction));
     }
     Some(Repair::Elements(transaction))
@@ -153,7 +160,8 @@ mod tests {
     #[test]
     fn deleted_elements_return_and_added_ones_go() {
         let table = table();
-        for element in table.elements() {
+        for element in table.elements().into_iter().filter(|element| element.set.kind.form() != Form::Chains)
+        {
             let group = Group { remove: vec![], add: vec![element] };
             let expected = Transaction { groups: vec![group], ..Transaction::default() };
             assert_eq!(repair(&table, vec![now(element, false)]), Some(Repair::Elements(expected)));
@@ -171,7 +179,7 @@ mod tests {
         let table = table();
         let ours =
             table.elements().into_iter().find(|element| element.set.kind == SetKind::Services).unwrap();
-        let theirs = Element { value: Value::Drop, ..ours };
+        let theirs = Element { value: Value::None, ..ours };
         let group = Group { remove: vec![theirs], add: vec![ours] };
         let expected = Transaction { groups: vec![group], ..Transaction::default() };
         let foreign_changes = vec![now(ours, false), now(theirs, true)];
@@ -201,7 +209,10 @@ mod tests {
         let whole = table.whole();
         let (remove, add) = whole.elements();
         assert!(remove.is_empty());
-        assert_eq!(add.into_values().flatten().copied().collect::<Vec<_>>(), table.elements());
+        let mut elements = table.elements();
+        // They are written with the chains that they lead to.
+        elements.retain(|element| element.set.kind.form() != Form::Chains);
+        assert_eq!(add.into_values().flatten().copied().collect::<Vec<_>>(), elements);
         assert_eq!(whole.chains.into_iter().collect::<Vec<_>>(), table.chains().collect::<Vec<_>>());
     }
 }

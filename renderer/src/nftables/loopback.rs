@@ -11,7 +11,7 @@ use contiv_model::NodeFacts;
 use super::{
     layout::{Family, Set, SetKind},
     netlink::{NetlinkError, Socket},
-    read,
+    read::{self, ExistingTable},
 };
 use crate::kernel::Kernel;
 
@@ -36,9 +36,14 @@ pub(super) fn open(kernel: &dyn Kernel, node: &NodeFacts) {
 }
 
 /// Turns the switch off while the protection is still in place.
-pub(super) fn close(socket: &mut Socket, wanted: Option<&NodeFacts>) -> Result<(), NetlinkError> {
+pub(super) fn close(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+    wanted: Option<&NodeFacts>,
+) -> Result<(), NetlinkError> {
     let guard = Set::new(SetKind::Loopback, Family::V4);
-    if wanted.is_some_and(is_wanted) || !read::has_elements(socket, guard)? {
+    let is_guarded = existing.usable && existing.shaped.contains(&guard);
+    if wanted.is_some_and(is_wanted) || !is_guarded || !read::has_elements(socket, guard)? {
         return Ok(());
     }
     if let Err(error) = turn(&**socket.kernel(), "0") {

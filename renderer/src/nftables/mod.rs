@@ -45,6 +45,7 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
     ahead::PrefetchedElements,
+    capacity::Remade,
     conntrack::{StaleFlowReaper, programmed},
     forwarding::Forwarding,
     layout::{KernelModule, Set},
@@ -185,17 +186,17 @@ impl Nftables {
         }
         let is_replaced = existing.as_ref().is_some_and(|existing| !existing.usable);
         let usable = existing.filter(|existing| existing.usable);
-        if usable.is_some() {
-            loopback::close(socket, Some(&snapshot.node))?;
+        if let Some(existing) = &usable {
+            loopback::close(socket, existing, Some(&snapshot.node))?;
         }
         let is_compared = usable.is_some() && estimated_elements(snapshot) <= COMPARE_LIMIT;
-        let elements = match usable {
+        let elements = match &usable {
             None => Elements::default(),
-            Some(_) if is_compared => {
+            Some(existing) if is_compared => {
                 let ahead = ahead.map(|ahead| ahead.elements(socket)).transpose()?.flatten();
-                ahead.map_or_else(|| read::elements(socket), Ok)?
+                ahead.map_or_else(|| read::elements(socket, existing), Ok)?
             }
-            Some(_) => read::remembered_clients_only(socket)?,
+            Some(existing) => read::remembered_clients_only(socket, existing)?,
         };
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
@@ -206,16 +207,20 @@ impl Nftables {
         let mut batch = Batch::new();
         if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
             apply::set_flags(socket, found, ownership.flags(Some(found)))?;
-            let anew = if is_compared {
-                let outgrown = capacity::outgrown(&existing.sizes, &table.counts());
-                table.refill(&outgrown, &mut transaction);
-                outgrown
-            } else {
-                // Emptying a large set costs the kernel more than creating it again.
-                table.sizes(socket.batch_limit())
-            };
-            transaction.flush.retain(|set| !anew.contains_key(set));
-            apply::write_repair(&mut batch, existing, &anew);
+            let sizes = table.sizes(socket.batch_limit());
+            // A table of an earlier layout is brought over: the sets of this one come in the place of those.
+            let missing = Set::all().filter(|set| !existing.shaped.contains(set));
+            let mut remade: Remade = missing.map(|set| (set, sizes.get(&set).copied())).collect();
+            // Emptying a large set costs the kernel more than creating it again.
+            let mut others = sizes;
+            if is_compared {
+                others = capacity::outgrown(&existing.sizes, &table.counts());
+                others.retain(|set, _| existing.shaped.contains(set));
+                table.refill(&others, &mut transaction);
+            }
+            remade.extend(others.into_iter().map(|(set, size)| (set, Some(size))));
+            transaction.flush.retain(|set| !remade.contains_key(set));
+            apply::write_repair(&mut batch, existing, &remade);
         } else {
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
@@ -264,9 +269,8 @@ impl Nftables {
         let socket = self.socket()?;
         let Some(found) = read::found(socket)? else { return Ok(Report::default()) };
         refuse_a_table_of_others(Some(found), socket.port())?;
-        if read::existing(socket)?.usable {
-            loopback::close(socket, None)?;
-        }
+        let existing = read::existing(socket)?;
+        loopback::close(socket, &existing, None)?;
         let mut batch = Batch::new();
         apply::write_removal(&mut batch);
         let bytes = socket.commit(batch)?;

@@ -5,7 +5,7 @@ use super::{
     layout::{BaseChain, DemandChain, SetKind},
 };
 
-/// The chains that an element needs: the one it jumps to, and those without which it has no effect.
+/// The chains that an element needs: the one whose number it holds, and those without which it has no effect.
 pub(crate) fn needed_chains(element: &Element) -> impl Iterator<Item = DemandChain> {
     let target = match element.value {
         Value::Goto(chain) => Some(chain),
@@ -20,8 +20,8 @@ const fn needed_base_chains(element: &Element) -> &'static [BaseChain] {
     match element.set.kind {
         SetKind::Restricted => &[BaseChain::FirewallPrerouting, BaseChain::FirewallOutput],
         SetKind::Sticky => &[BaseChain::LearnPrerouting, BaseChain::LearnOutput],
-        SetKind::MasqueradeAlways | SetKind::MasqueradeOwn => &[BaseChain::ExternalPostrouting],
-        SetKind::NonMasquerade => &[BaseChain::EgressPostrouting],
+        SetKind::MasqueradeAlways | SetKind::MasqueradeLocal => &[BaseChain::ExternalPostrouting],
+        SetKind::NonMasqueradeCidrs => &[BaseChain::EgressPostrouting],
         SetKind::ServiceInterfaces => &[BaseChain::InterfacesPrerouting],
         SetKind::NodeIps => match element.key {
             Key::Address(address) if address.is_loopback() => &[BaseChain::LoopbackPrerouting],

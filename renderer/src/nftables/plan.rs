@@ -10,13 +10,18 @@ use std::{
 use contiv_model::{Addresses, Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy};
 use ipnetwork::IpNetwork;
 
-use super::{element::FrontendKey, layout::Family};
+use super::{
+    element::FrontendKey,
+    layout::{Family, LearnChain, MAX_OUTSIDE_SLOTS, MAX_SLOTS},
+};
 
 /// Backends with their number of slots. Sorted, each backend once.
 pub(crate) type Shares = Vec<(SocketAddr, u32)>;
 
 /// If a frontend would need more slots, they are scaled down: that rounds the weights, but keeps all backends.
-const MAX_SLOTS: u32 = 16_384;
+const SCALED_SLOTS: u32 = 16_384;
+/// The same for clients outside, who have only the backends of this node.
+const SCALED_OUTSIDE_SLOTS: u32 = 4096;
 
 /// The plan of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -177,18 +182,18 @@ fn frontend_plan(
         };
     }
     let family = key.family();
-    let of_family = |backends: Vec<&Backend>| {
-        shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family))
+    let of_family = |backends: Vec<&Backend>, limits| {
+        shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family), limits)
     };
-    let everywhere = of_family(port.cluster_backends());
-    let here = || of_family(port.local_backends());
+    let everywhere = of_family(port.cluster_backends(), EVERYONE);
+    let here = |limits| of_family(port.local_backends(), limits);
     let serve = |shares: Shares| {
         if shares.is_empty() { ConnectionAction::Reject } else { ConnectionAction::Backends(shares) }
     };
     let (serving, outside, masquerade) = match (external, service.internal_policy, service.external_policy) {
         (false, TrafficPolicy::Cluster, _) => (serve(everywhere), Outside::Same, Masquerade::ClusterIp),
         (false, TrafficPolicy::Local, _) => {
-            let here = here();
+            let here = here(EVERYONE);
             let none_here = here.is_empty() && !everywhere.is_empty();
             (
                 if none_here { ConnectionAction::Drop } else { serve(here) },
@@ -198,7 +203,7 @@ fn frontend_plan(
         }
         (true, _, TrafficPolicy::Cluster) => (serve(everywhere), Outside::Same, Masquerade::Always),
         (true, _, TrafficPolicy::Local) => {
-            let here = here();
+            let here = here(OUTSIDE);
             let outside = match (here.is_empty(), everywhere.is_empty()) {
                 (_, true) => Outside::Same,
                 (true, false) => Outside::Drop,
@@ -215,7 +220,7 @@ fn choice(service: &ContivService) -> Choice {
     match (service.balance, service.session_affinity_timeout, service.affinity_shared) {
         (Balance::ClientAddress, ..) | (_, 1.., true) => Choice::Client,
         (Balance::Random, 0, _) => Choice::Random,
-        (Balance::Random, timeout, false) => Choice::Sticky(timeout),
+        (Balance::Random, timeout, false) => Choice::Sticky(timeout.min(LearnChain::MAX_TIMEOUT)),
     }
 }
 
@@ -236,16 +241,30 @@ fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwo
     (!everyone).then_some(ranges)
 }
 
+/// How many slots backends get together.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Weights are scaled down to so many, but each backend keeps a slot.
+    scaled: u32,
+    /// Backends beyond so many get no slot.
+    most: u32,
+}
+
+const EVERYONE: Limits = Limits { scaled: SCALED_SLOTS, most: MAX_SLOTS };
+const OUTSIDE: Limits = Limits { scaled: SCALED_OUTSIDE_SLOTS, most: MAX_OUTSIDE_SLOTS };
+
 /// Slots in proportion to the weights, as few as possible.
-fn shares<'a>(backends: impl Iterator<Item = &'a Backend>) -> Shares {
+fn shares<'a>(backends: impl Iterator<Item = &'a Backend>, limits: Limits) -> Shares {
     let mut shares: Shares =
         backends.map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1)))).collect();
     // Those from the processor are sorted and unique already.
     shares.sort_unstable();
     shares.dedup_by_key(|(backend, _)| *backend);
+    // Scaled slots and one for each backend are not more than that either.
+    shares.truncate((limits.most - limits.scaled) as usize);
     let divisor = shares.iter().map(|(_, weight)| *weight).reduce(greatest_common_divisor).unwrap_or(1);
     let total: u64 = shares.iter().map(|(_, weight)| u64::from(weight / divisor)).sum();
-    let limit = u64::from(MAX_SLOTS);
+    let limit = u64::from(limits.scaled);
     for (_, share) in &mut shares {
         let slots = u64::from(*share / divisor);
         let scaled = if total > limit { slots * limit / total } else { slots };

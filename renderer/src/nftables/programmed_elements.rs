@@ -28,7 +28,7 @@ impl ProgrammedElements {
         let is_slot = |element: &&Element| matches!(element.value, Value::Backend(_));
         Self {
             slots: slots(SetKind::Backends),
-            outside: slots(SetKind::BackendsOutside),
+            outside: slots(SetKind::BackendsExternal),
             rest: exactly(elements.iter().filter(move |element| !is_slot(element)).copied()),
         }
     }
@@ -37,7 +37,7 @@ impl ProgrammedElements {
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());
         elements.extend(&self.rest);
-        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsOutside, &self.outside)] {
+        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsExternal, &self.outside)] {
             let set = Set::new(kind, frontend.family());
             elements.extend((0..).zip(slots).map(|(slot, backend)| of_slot(set, frontend, slot, *backend)));
         }
@@ -67,7 +67,7 @@ impl ProgrammedElements {
 
     /// Adds the number of elements in each set to `counts`.
     pub(crate) fn count(&self, family: Family, counts: &mut Counts) {
-        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsOutside, self.outside.len())];
+        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsExternal, self.outside.len())];
         for (kind, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
             *counts.entry(Set::new(kind, family)).or_default() += count;
         }

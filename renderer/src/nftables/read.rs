@@ -11,7 +11,10 @@ use super::{
     capacity::Sizes,
     element::{Element, Endpoint, FrontendKey, Key, Value},
     elements::INTERVALS,
-    layout::{Declaration, DemandChain, Family, Form, Hook, PROTOCOLS, Set, TABLE, chains},
+    layout::{
+        Declaration, DemandChain, Family, Form, Hook, LearnChain, PROTOCOLS, PickChain, Set, SetKind, TABLE,
+        chains,
+    },
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, chain, data, elem, msg, set, table, verdict},
@@ -29,8 +32,19 @@ pub(crate) struct ExistingTable {
     pub(crate) foreign_sets: BTreeSet<String>,
     /// The declared size of sets, if bounded.
     pub(crate) sizes: Sizes,
-    /// All sets and base chains exist with the right declaration.
+    /// The sets of this layout that exist as declared.
+    pub(crate) shaped: BTreeSet<Set>,
+    /// Those that exist with another declaration: an earlier layout's.
+    pub(crate) misshapen: BTreeSet<Set>,
+    /// All base chains exist, and all chains hang where they are to hang.
     pub(crate) usable: bool,
+}
+
+impl ExistingTable {
+    /// True if it is a table of this layout.
+    pub(crate) fn is_of_this_layout(&self) -> bool {
+        self.usable && self.shaped.len() == Set::all().count()
+    }
 }
 
 /// The flags and the owner of the existing table.
@@ -82,7 +96,6 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
     }
     existing.usable &= hooks == wanted.iter().filter(|ours| ours.hook.is_some()).count();
 
-    let mut sets = 0;
     let dump = socket.dump(msg::GETSET, |message| message.text(set::TABLE, TABLE))?;
     for object in dump.objects().filter(|object| object.text(set::TABLE) == Some(TABLE)) {
         let name = object.text(set::NAME).unwrap_or_default();
@@ -95,15 +108,17 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
                 key_len: object.u32(set::KEY_LEN).unwrap_or_default(),
                 data,
             };
-            existing.usable &= found.agrees_with(&ours.declaration());
+            if found.agrees_with(&ours.declaration()) {
+                existing.shaped.insert(ours);
+            } else {
+                existing.misshapen.insert(ours);
+            }
             let size = object.nested(set::DESC).and_then(|desc| desc.u32(set::DESC_SIZE));
             existing.sizes.extend(size.map(|size| (ours, size)));
-            sets += 1;
         } else if flags & set::FLAG_ANONYMOUS == 0 {
             existing.foreign_sets.insert(name.to_owned());
         }
     }
-    existing.usable &= sets == Set::all().count();
     Ok(existing)
 }
 
@@ -118,33 +133,44 @@ pub(crate) struct Elements {
     pub(crate) others: BTreeSet<Element>,
     /// Sets with elements that the agent cannot have written: they must be emptied.
     pub(crate) foreign: BTreeSet<Set>,
+    /// Sets that the table has in this layout's shape.
+    pub(crate) shaped: BTreeSet<Set>,
 }
 
 /// Reads the elements of all sets except those that are always rewritten.
-pub(crate) fn elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
-    let mut elements = lasting_elements(socket)?;
+pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
+    let mut elements = lasting_elements(socket, existing)?;
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
 
 /// The elements that only transactions change.
-pub(crate) fn lasting_elements(socket: &mut Socket) -> Result<Elements, NetlinkError> {
-    let mut elements = Elements::default();
-    let is_lasting = |set: &Set| !INTERVALS.contains(&set.kind) && !is_memory(*set);
-    read_into(&mut elements, socket, Set::all().filter(is_lasting))?;
+pub(crate) fn lasting_elements(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+) -> Result<Elements, NetlinkError> {
+    let mut elements = Elements { shaped: existing.shaped.clone(), ..Elements::default() };
+    let is_rewritten = |set: &Set| INTERVALS.contains(&set.kind) || set.kind.form() == Form::Chains;
+    let lasting: Vec<Set> =
+        elements.shaped.iter().filter(|set| !is_rewritten(set) && !is_memory(**set)).copied().collect();
+    read_into(&mut elements, socket, lasting.into_iter())?;
     elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
     Ok(elements)
 }
 
 /// Adds the affinity entries, which rules add and timeouts remove.
 pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -> Result<(), NetlinkError> {
-    read_into(elements, socket, Set::all().filter(|set| is_memory(*set)))
+    let memories: Vec<Set> = elements.shaped.iter().filter(|set| is_memory(**set)).copied().collect();
+    read_into(elements, socket, memories.into_iter())
 }
 
 /// Only affinity entries. All other sets count as foreign.
-pub(crate) fn remembered_clients_only(socket: &mut Socket) -> Result<Elements, NetlinkError> {
+pub(crate) fn remembered_clients_only(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+) -> Result<Elements, NetlinkError> {
     let foreign = Set::all().filter(|set| !is_memory(*set)).collect();
-    let mut elements = Elements { foreign, ..Elements::default() };
+    let mut elements = Elements { foreign, shaped: existing.shaped.clone(), ..Elements::default() };
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
@@ -173,7 +199,7 @@ fn read_into(
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Range(_) | Key::Interface(_) => {
+                Key::Address(_) | Key::Pair(_) | Key::Number(_) | Key::Range(_) | Key::Interface(_) => {
                     elements.others.insert(element);
                 }
             }
@@ -210,8 +236,9 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
     let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
     let form = set.kind.form();
     let parsed = match form {
-        Form::Verdicts { .. } | Form::Frontends => Key::Frontend(key.frontend(set.family)?),
-        Form::Slots => Key::Slot(key.frontend(set.family)?, key.slot()?),
+        Form::Numbers { .. } | Form::Frontends { .. } => Key::Frontend(key.frontend(set.family)?),
+        Form::Slots => Key::Slot(key.frontend(set.family)?, key.number()?),
+        Form::Chains => Key::Number(key.number()?),
         Form::Addresses => Key::Address(key.address(set.family)?),
         Form::Pairs => {
             let address = key.address(set.family)?;
@@ -229,15 +256,23 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
         Form::Ranges | Form::Interfaces => return None,
     };
     let value = match form {
-        Form::Verdicts { .. } => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
+        Form::Numbers { .. } => {
+            let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
+            let chain = chain_by_number(set, value.number()?)?;
+            value.0.is_empty().then_some(Value::Goto(chain))?
+        }
+        Form::Chains => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
             value.0.is_empty().then_some(Value::Backend(backend))?
         }
-        Form::Frontends | Form::Addresses | Form::Pairs | Form::Ranges | Form::Interfaces | Form::Sources => {
-            Value::None
-        }
+        Form::Frontends { .. }
+        | Form::Addresses
+        | Form::Pairs
+        | Form::Ranges
+        | Form::Interfaces
+        | Form::Sources => Value::None,
     };
     key.0.is_empty().then_some(Element { set, key: parsed, value })
 }
@@ -250,18 +285,18 @@ fn range(first: IpAddr, last: IpAddr) -> Option<IpNetwork> {
         .find(|range| range.network() == first && range.broadcast() == last)
 }
 
-fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
-    match (verdict_code(attributes)?, attributes.text(data::VERDICT_CHAIN)) {
-        (verdict::ACCEPT, None) => Some(Value::Accept),
-        (verdict::DROP, None) => Some(Value::Drop),
-        (verdict::GOTO, Some("reject-now")) => Some(Value::Reject),
-        (verdict::GOTO, Some(name)) => DemandChain::by_name(name).map(Value::Goto),
-        _ => None,
+/// The chain that a number in this map stands for.
+fn chain_by_number(set: Set, number: u32) -> Option<DemandChain> {
+    match set.kind {
+        SetKind::Sticky => LearnChain::by_number(set.family, number).map(DemandChain::Learn),
+        _ => PickChain::by_number(set.family, number).map(DemandChain::Pick),
     }
 }
 
-fn verdict_code(attributes: Attributes<'_>) -> Option<i32> {
-    Some(i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?))
+fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
+    let code = i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?);
+    let chain = attributes.text(data::VERDICT_CHAIN).and_then(DemandChain::by_name)?;
+    (code == verdict::GOTO).then_some(Value::Goto(chain))
 }
 
 /// The unread rest of a key or value.
@@ -286,7 +321,7 @@ impl Bytes<'_> {
         Some(u16::from_be_bytes([high, low]))
     }
 
-    fn slot(&mut self) -> Option<u32> {
+    fn number(&mut self) -> Option<u32> {
         self.take::<4>().map(u32::from_ne_bytes)
     }
 

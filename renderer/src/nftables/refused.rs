@@ -108,6 +108,6 @@ fn is_of(element: &Element, plan: &ServicePlan) -> bool {
         }
         Key::Address(address) => plan.cluster_ips.contains(&address),
         Key::Pair(address) => plan.hairpins.contains(&address),
-        Key::Range(_) | Key::Client(..) | Key::Interface(_) => false,
+        Key::Number(_) | Key::Range(_) | Key::Client(..) | Key::Interface(_) => false,
     }
 }

@@ -15,7 +15,7 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     elements::{self, INTERVALS},
     encode,
-    layout::{DemandChain, Family, Set, SetKind},
+    layout::{DemandChain, Family, Form, Set, SetKind},
     needed_chains::needed_chains,
     plan::{self, FrontendPlan, plan},
     programmed_elements::ProgrammedElements,
@@ -46,6 +46,8 @@ impl Table {
             count_uses(&mut table.chains, element, 1, |_| ());
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+        // They are written with the chains that they lead to.
+        transaction.flush.extend(Set::of_form(Form::Chains));
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
         for part in DesiredElements::of_all(&services, &found) {
@@ -168,7 +170,9 @@ impl Table {
             self.frontends.iter().flat_map(|(frontend, programmed)| programmed.elements(*frontend));
         let of_node = elements::of_node(&self.node)
             .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
-        let mut all: Vec<Element> = of_frontends.chain(self.shared.keys().copied()).chain(of_node).collect();
+        let of_chains = self.chains().filter_map(elements::of_chain);
+        let all = of_frontends.chain(self.shared.keys().copied()).chain(of_node).chain(of_chains);
+        let mut all: Vec<Element> = all.collect();
         all.sort_unstable();
         all
     }
@@ -184,8 +188,8 @@ impl Table {
                 let is_shared = self.shared.contains_key(&element);
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
-            // Affinity entries are the kernel's, and interval sets are written as a whole.
-            Key::Client(..) | Key::Range(_) | Key::Interface(_) => None,
+            // Affinity entries are the kernel's; interval sets and the numbers of chains are written as a whole.
+            Key::Client(..) | Key::Range(_) | Key::Interface(_) | Key::Number(_) => None,
         }
     }
 
@@ -347,7 +351,7 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
         };
         elements.iter().filter_map(backend).collect()
     };
-    let outside = SetKind::BackendsOutside;
+    let outside = SetKind::BackendsExternal;
     let kept = if !has(after, SetKind::Sticky) {
         BTreeSet::new()
     } else if has(after, outside) && !has(before, outside) {

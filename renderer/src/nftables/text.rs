@@ -92,6 +92,7 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, 0) => owners.get(&frontend),
         Key::Slot(..)
+        | Key::Number(_)
         | Key::Address(_)
         | Key::Pair(_)
         | Key::Range(_)

@@ -161,9 +161,10 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
-        element::Value,
+        element::{Endpoint, Value},
         elements,
         layout::{BaseChain, Family, SetKind},
+        programmed_elements::of_slot,
     };
 
     fn element(number: u8) -> Element {
@@ -180,20 +181,23 @@ mod tests {
 
     #[test]
     fn elements_packets_may_need_are_removed_late_unless_replaced() {
-        let of = |kind, value| Element {
+        let frontend = FrontendKey::node_port(Family::V4, Protocol::Tcp, 80);
+        let of = |kind| Element {
             set: Set::new(kind, Family::V4),
-            key: Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 80)),
-            value,
+            key: Key::Frontend(frontend),
+            value: Value::None,
         };
-        let (service, unserved) =
-            (of(SetKind::Services, Value::Accept), of(SetKind::Unserved, Value::Reject));
-        let replaced = of(SetKind::Unserved, Value::Drop);
+        let (service, refused) = (of(SetKind::Services), of(SetKind::NoEndpoints));
         let mut transaction = Transaction::default();
-        transaction.push(Group { remove: vec![service, unserved], add: vec![] });
-        assert_eq!(transaction.take_late().groups, [Group { remove: vec![unserved], add: vec![] }]);
+        transaction.push(Group { remove: vec![service, refused], add: vec![] });
+        assert_eq!(transaction.take_late().groups, [Group { remove: vec![refused], add: vec![] }]);
         assert_eq!(transaction.groups, [Group { remove: vec![service], add: vec![] }]);
 
-        let replacement = Group { remove: vec![unserved], add: vec![replaced] };
+        let slot = |port| {
+            let backend = Endpoint { address: [10, 0, 0, 1].into(), port };
+            of_slot(Set::new(SetKind::Backends, Family::V4), frontend, 0, backend)
+        };
+        let replacement = Group { remove: vec![slot(1)], add: vec![slot(2)] };
         let mut transaction = Transaction { groups: vec![replacement.clone()], ..Transaction::default() };
         assert!(transaction.take_late().is_empty());
         assert_eq!(transaction.groups, [replacement]);

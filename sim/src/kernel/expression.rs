@@ -48,6 +48,11 @@ pub(crate) enum Expression {
         key: u32,
         to: Register,
     },
+    /// Changes the packet.
+    MetaSet {
+        key: u32,
+        from: Register,
+    },
     Conntrack {
         key: u32,
         direction: Option<u8>,

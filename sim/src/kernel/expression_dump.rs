@@ -64,6 +64,10 @@ impl Expression {
                 out.u32(expr::META_KEY, *key);
                 register(out, expr::META_DREG, *to);
             }),
+            Self::MetaSet { key, from } => named("meta", &|out| {
+                out.u32(expr::META_KEY, *key);
+                register(out, expr::META_SREG, *from);
+            }),
             Self::Conntrack { key, direction, to } => named("ct", &|out| {
                 register(out, expr::CT_DREG, *to);
                 out.u32(expr::CT_KEY, *key);

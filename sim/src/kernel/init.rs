@@ -52,7 +52,11 @@ pub(crate) fn parse<'a>(attribute: Attribute<'a>, missing: &[String]) -> Result<
     let parsed = Parsed { name, attributes, at: attribute.at };
     // These choose what they are before anything else is looked at.
     match name {
-        "meta" if !attributes.has(expr::META_KEY) || !attributes.has(expr::META_DREG) => {
+        // Either it reads or it writes.
+        "meta"
+            if !attributes.has(expr::META_KEY)
+                || attributes.has(expr::META_DREG) == attributes.has(expr::META_SREG) =>
+        {
             refuse(Errno::EINVAL)
         }
         "payload" => parsed.payload_bounds().map(|_| parsed),
@@ -229,6 +233,15 @@ impl Parsed<'_> {
                 let (base, offset, len) = self.payload_bounds()?;
                 let to = scope.store(self.attributes.get(expr::PAYLOAD_DREG), len)?;
                 Ok(Expression::Payload { base, offset, len, to })
+            }
+            "meta" if self.attributes.has(expr::META_SREG) => {
+                let key = required(self.attributes, expr::META_KEY)?;
+                // Others can be written too, and are not modelled.
+                if !matches!(key, expr::META_PRIORITY | expr::META_MARK) {
+                    return refuse(Errno::EOPNOTSUPP);
+                }
+                let from = scope.load(self.attributes.get(expr::META_SREG), 4)?;
+                Ok(Expression::MetaSet { key, from })
             }
             "meta" => {
                 let key = required(self.attributes, expr::META_KEY)?;
@@ -519,6 +532,7 @@ const fn meta_len(key: u32) -> Option<u32> {
     Some(match key {
         expr::META_IIFNAME => 16,
         expr::META_NFPROTO | expr::META_L4PROTO => 1,
+        expr::META_PRIORITY | expr::META_MARK => 4,
         _ => return None,
     })
 }

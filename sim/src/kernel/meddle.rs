@@ -40,14 +40,14 @@ pub enum Meddling {
         /// Which one.
         number: usize,
     },
-    /// An element gets another value; for maps of verdicts, `drop`. Nothing happens if there are not so many.
-    ReplaceVerdict {
+    /// An element gets another value: all ones, or in maps of verdicts `drop`. Nothing happens if there are not so many.
+    ReplaceValue {
         /// Of which map.
         set: String,
         /// Which one.
         number: usize,
     },
-    /// An element comes whose key is all ones; in a map of verdicts it drops.
+    /// An element comes whose key is all ones, and its value too; in a map of verdicts it drops.
     AddElement {
         /// To which set.
         set: String,
@@ -124,17 +124,18 @@ impl ModelKernel {
                 .map(|key| element(of, set, &key, Change::Delete))
                 .into_iter()
                 .collect(),
-            Meddling::ReplaceVerdict { set, number } => match self.nth(of, set, *number) {
+            Meddling::ReplaceValue { set, number } => match self.nth(of, set, *number) {
                 Some(key) => {
-                    vec![element(of, set, &key, Change::Delete), element(of, set, &key, Change::Drop)]
+                    let other = self.addition(of, set);
+                    vec![element(of, set, &key, Change::Delete), element(of, set, &key, other)]
                 }
                 None => Vec::new(),
             },
             Meddling::AddElement { set } => {
+                let change = self.addition(of, set);
                 let state = self.0.lock();
                 let found = state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set));
                 let Some(found) = found else { return Vec::new() };
-                let change = if found.has(set::F_MAP) { Change::Drop } else { Change::Add };
                 let key = (vec![u8::MAX; found.declaration.key_len as usize], None);
                 vec![element(of, set, &key, change)]
             }
@@ -146,6 +147,18 @@ impl ModelKernel {
                     None => vec![part(msg::NEWTABLE, NLM_F_CREATE, &name)],
                 }
             }
+        }
+    }
+
+    /// How an element with a value that the agent never writes is added to a set.
+    fn addition(&self, of: &str, set: &str) -> Change {
+        let state = self.0.lock();
+        match state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set)) {
+            Some(found) if !found.has(set::F_MAP) => Change::Add,
+            Some(found) if found.declaration.data_type != data::TYPE_VERDICT => {
+                Change::Ones(found.declaration.data_len)
+            }
+            _ => Change::Drop,
         }
     }
 
@@ -166,6 +179,8 @@ enum Change {
     Add,
     /// Adds a verdict.
     Drop,
+    /// Adds a value of so many bytes.
+    Ones(u32),
 }
 
 fn element(of: &str, set: &str, (key, end): &Key, change: Change) -> Part {
@@ -178,14 +193,18 @@ fn element(of: &str, set: &str, (key, end): &Key, change: Change) -> Part {
             if let Some(end) = end {
                 out.nested(elem::KEY_END, |out| out.bytes(data::VALUE, end));
             }
-            if change == Change::Drop {
-                out.nested(elem::DATA, write_drop);
+            match change {
+                Change::Delete | Change::Add => {}
+                Change::Drop => out.nested(elem::DATA, write_drop),
+                Change::Ones(len) => out.nested(elem::DATA, |out| {
+                    out.bytes(data::VALUE, &vec![u8::MAX; len as usize]);
+                }),
             }
         });
     });
     match change {
         Change::Delete => (msg::DELSETELEM, 0, writer.0),
-        Change::Add | Change::Drop => (msg::NEWSETELEM, NLM_F_CREATE, writer.0),
+        Change::Add | Change::Drop | Change::Ones(_) => (msg::NEWSETELEM, NLM_F_CREATE, writer.0),
     }
 }
 

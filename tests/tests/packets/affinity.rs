@@ -334,8 +334,8 @@ fn policy_becoming_local_moves_clients_off_remote_backends() -> Result<()> {
                 ServiceManifest { external_local: true, ..sticky("web", 80, THREE_HOURS, &three(lab)) };
             state.put_manifest(&local)?;
             wait_until("the policy is applied", Duration::from_secs(10), || {
-                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
-                listed.is_ok_and(|map| map.contains("-outside-"))
+                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "pick-chains4"]);
+                listed.is_ok_and(|map| map.contains("-external-"))
             })?;
             for at in FAMILIES_AND_PROTOCOLS {
                 let served = ask_all(lab, &web, Frontend::LoadBalancer, at)

@@ -49,7 +49,7 @@ fn pods_leave_with_the_nodes_address_where_it_is_asked_for() -> Result<()> {
             let joining = lab.node2.host;
             state.put_node(&NodeManifest { host: joining, pods: Some(&ranges::PODS2), zone: None })?;
             let address = joining.address(Family::V6);
-            let list = ["nft", "list", "set", "inet", "contiv", "non-masquerade6"];
+            let list = ["nft", "list", "set", "inet", "contiv", "non-masquerade-cidrs6"];
             wait_until("the node is in the cluster", SOON, || {
                 lab.node.exec(&list).is_ok_and(|set| set.contains(&address.to_string()))
             })?;

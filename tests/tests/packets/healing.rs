@@ -77,7 +77,7 @@ fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
         let address = web.address(lab, Frontend::ClusterIp, Family::V4).ip();
         let frontend = format!("{{ {address} . tcp . 80 }}");
         let slot = format!("{{ {address} . tcp . 80 . 1 }}");
-        let wrong = "{ 192.0.2.1 . tcp . 80 : jump reject-now }";
+        let wrong = "{ 192.0.2.1 . tcp . 80 : 0:7 }";
         let damages: [(&str, &[&str], &str); 13] = [
             ("flush ruleset", &[], "deleted the table"),
             ("delete table inet contiv", &[], "deleted the table"),

@@ -140,13 +140,13 @@ const MANUAL_CHANGES: [ManualChange; 9] = [
         ],
     ),
     (
-        &["flush set inet contiv keep-source4"],
+        &["flush set inet contiv no-masquerade4"],
         &["- 10.244.1.10:8080 sees this node's address, and is to see the client's"],
     ),
     (
         &[
             "delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }",
-            "add element inet contiv services4 { 10.96.0.80 . tcp . 80 : jump reject-now }",
+            "add element inet contiv services4 { 10.96.0.80 . tcp . 80 : 6000:1 }",
         ],
         &["ends nobody knows how: services4 has an element for it that contiv never writes"],
     ),

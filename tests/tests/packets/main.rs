@@ -8,6 +8,7 @@ mod cleanup;
 mod command_line;
 mod connector;
 mod conntrack;
+mod earlier_table;
 mod egress;
 mod explained;
 mod external_workloads;

@@ -64,7 +64,7 @@ fn table_outlives_agent_and_next_one_takes_it_over_as_it_is() -> Result<()> {
         "owned_table::table_outlives_agent_and_next_one_takes_it_over_as_it_is",
         |lab, options, agent, web| {
             // The connections were counted, and the counters of a new table would be zero.
-            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "node-ports4"]);
+            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
             let before = counters()?;
             assert!(before.contains("packets 1"), "{before}");
             agent.kill()?;

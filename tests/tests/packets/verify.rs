@@ -89,7 +89,7 @@ fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
             ),
             ("add element inet contiv cluster-ips4 { 192.0.2.1 }", ["foreign", "-", "set cluster-ips4"]),
             (
-                "add element inet contiv services4 { 192.0.2.1 . tcp . 80 : drop }",
+                "add element inet contiv services4 { 192.0.2.1 . tcp . 80 : 0:1 }",
                 ["foreign", "-", "map services4"],
             ),
             (

@@ -13,7 +13,7 @@ pub struct Client {
     pub pod: Option<PodDetection>,
     /// Its address is one of this node: `fib saddr type local`.
     pub is_own: bool,
-    /// Its address or interface is in one of the `keep-source…` sets: it is not masqueraded behind cluster IPs.
+    /// Its address or interface is in one of the `no-masquerade…` sets: it is not masqueraded behind cluster IPs.
     pub keeps_source: bool,
 }
 
@@ -45,7 +45,7 @@ impl Client {
             (false, true) => Some(PodDetection::Interface),
             (false, false) => None,
         };
-        let kept = has(SetKind::KeepSource, SetKind::KeepSourceInterfaces)?;
+        let kept = has(SetKind::NoMasquerade, SetKind::NoMasqueradeInterfaces)?;
         let is_own = lookup.is_own(flow.from());
         Ok(Self { pod, is_own, keeps_source: kept.0 || kept.1 })
     }

@@ -69,8 +69,7 @@ impl<T: Tables> Walk<'_, T> {
         let is_outside = self.client.is_outside();
         let (backends, slots) = chain.slots_of(is_outside);
         if slots == 0 {
-            let kind = SetKind::of_frontends(chain.node_port);
-            return Ok(BTreeMap::from([(self.dropped(kind), 1)]));
+            return Ok(BTreeMap::from([(self.dropped(SetKind::Services), 1)]));
         }
         answer.choice = Some(self.choice(chain, to)?);
         if chain.choice == layout::Choice::Sticky {
@@ -83,7 +82,7 @@ impl<T: Tables> Walk<'_, T> {
         for (backend, slots) in self.lookup.slots(backends, key, slots)? {
             let ending = match backend {
                 Some(backend) => self.translated(to, backend)?,
-                None if backends.kind == SetKind::BackendsOutside => self.dropped(backends.kind),
+                None if backends.kind == SetKind::BackendsExternal => self.dropped(backends.kind),
                 // The lookup fails, and the packet continues unchanged.
                 None => self.untranslated(to)?,
             };
@@ -128,7 +127,7 @@ impl<T: Tables> Walk<'_, T> {
             return Ok(true);
         }
         for key in self.keys(to)? {
-            for kind in [SetKind::MasqueradeAlways, SetKind::MasqueradeOwn] {
+            for kind in [SetKind::MasqueradeAlways, SetKind::MasqueradeLocal] {
                 if self.lookup.has(kind, Key::Frontend(key))? {
                     return Ok(true);
                 }
@@ -141,17 +140,28 @@ impl<T: Tables> Walk<'_, T> {
     /// unchanged.
     fn services(&mut self, to: SocketAddr) -> Result<Option<(PickChain, FrontendKey)>, T::Error> {
         for key in self.keys(to)? {
-            let frontends = SetKind::of_frontends(key.is_node_port());
-            match self.lookup.value(frontends, Key::Frontend(key))? {
-                None => (),
-                Some(Value::Goto(DemandChain::Pick(chain))) if chain.family == key.family() => {
-                    let key = if chain.node_port { self.node_port(to) } else { self.frontend(to) };
-                    return Ok(Some((chain, key)));
-                }
-                Some(_) => return Ok(None),
+            let chain = self.chain(SetKind::Services, SetKind::PickChains, key)?;
+            if let Some(DemandChain::Pick(chain)) = chain {
+                let key = if chain.node_port { self.node_port(to) } else { self.frontend(to) };
+                return Ok(Some((chain, key)));
             }
         }
         Ok(None)
+    }
+
+    /// The chain whose number a map has for the frontend; none if it has none, or if the number leads nowhere.
+    fn chain(
+        &mut self,
+        numbers: SetKind,
+        chains: SetKind,
+        key: FrontendKey,
+    ) -> Result<Option<DemandChain>, T::Error> {
+        let Some(Value::Goto(chain)) = self.lookup.value(numbers, Key::Frontend(key))? else {
+            return Ok(None);
+        };
+        let Some((_, number)) = chain.number() else { return Ok(None) };
+        let led_to = self.lookup.value(chains, Key::Number(number))?;
+        Ok(led_to.and_then(|value| if let Value::Goto(chain) = value { Some(chain) } else { None }))
     }
 
     /// How the chain chooses a slot, and whether `learn-v4` remembers it.
@@ -162,8 +172,8 @@ impl<T: Tables> Walk<'_, T> {
             layout::Choice::Sticky => {
                 let mut timeout = None;
                 for key in self.keys(to)? {
-                    let verdict = self.lookup.value(SetKind::Sticky, Key::Frontend(key))?;
-                    if let (None, Some(Value::Goto(DemandChain::Learn(learn)))) = (timeout, verdict) {
+                    let chain = self.chain(SetKind::Sticky, SetKind::LearnChains, key)?;
+                    if let (None, Some(DemandChain::Learn(learn))) = (timeout, chain) {
                         timeout = Some(learn.timeout);
                     }
                 }
@@ -190,12 +200,15 @@ impl<T: Tables> Walk<'_, T> {
     fn filter(&mut self, to: SocketAddr) -> Result<Option<FlowOutcome>, T::Error> {
         for key in self.keys(to)? {
             let key = Key::Frontend(key);
-            match self.lookup.value(SetKind::Unserved, key)? {
-                Some(Value::Reject) => return Ok(Some(self.rejected(SetKind::Unserved))),
-                Some(Value::Drop) => return Ok(Some(self.dropped(SetKind::Unserved))),
-                // Routes carry the service: the chain ends here.
-                Some(Value::Accept) => return Ok(None),
-                Some(_) | None => (),
+            if self.lookup.has(SetKind::NoEndpoints, key)? {
+                return Ok(Some(self.rejected(SetKind::NoEndpoints)));
+            }
+            if self.lookup.has(SetKind::NoLocalEndpoints, key)? {
+                return Ok(Some(self.dropped(SetKind::NoLocalEndpoints)));
+            }
+            // Routes carry the service: the chain ends here.
+            if self.lookup.has(SetKind::RoutedFrontends, key)? {
+                return Ok(None);
             }
         }
         // Packets for the node itself pass the input hook, where unknown ports are not checked.
@@ -229,7 +242,7 @@ impl<T: Tables> Walk<'_, T> {
             return Ok(true);
         }
         for key in keys {
-            if self.client.is_node() && self.lookup.has(SetKind::MasqueradeOwn, Key::Frontend(key))? {
+            if self.client.is_node() && self.lookup.has(SetKind::MasqueradeLocal, Key::Frontend(key))? {
                 return Ok(true);
             }
         }
@@ -242,11 +255,11 @@ impl<T: Tables> Walk<'_, T> {
         let enabled = Key::Address(link_local(self.lookup.family()));
         if self.client.pod.is_none()
             || self.lookup.is_own(to)
-            || !self.lookup.has(SetKind::NonMasquerade, enabled)?
+            || !self.lookup.has(SetKind::NonMasqueradeCidrs, enabled)?
         {
             return Ok(false);
         }
-        for kind in [SetKind::NonMasquerade, SetKind::Routed] {
+        for kind in [SetKind::NonMasqueradeCidrs, SetKind::Routed] {
             if self.lookup.has(kind, Key::Address(to))? {
                 return Ok(false);
             }

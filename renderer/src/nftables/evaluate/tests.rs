@@ -8,7 +8,10 @@ use contiv_model::{
 };
 
 use super::{rendered::Rendered, *};
-use crate::nftables::layout::{Choice as PickChoice, LearnChain};
+use crate::nftables::{
+    elements::of_chain,
+    layout::{Choice as PickChoice, LearnChain},
+};
 
 const POD: &str = "10.244.1.5";
 const OUTSIDE: &str = "198.51.100.7";
@@ -80,6 +83,12 @@ fn found(
     assert_eq!(differences(&wanted, &right), Vec::<String>::new(), "before anything is changed");
     for (kind, key, value) in changes {
         table.change(v4(*kind), *key, *value);
+        // The chain that a number stands for exists.
+        if let Some(Value::Goto(chain)) = value
+            && let Some(led) = of_chain(*chain)
+        {
+            table.change(led.set, led.key, Some(led.value));
+        }
     }
     let Ok(answer) = evaluate(&mut table, &flow);
     (differences(&wanted, &answer), answer.to_string())
@@ -145,7 +154,7 @@ fn share_that_is_not_by_weight_is_named() {
 #[test]
 fn source_that_is_hidden_or_shown_against_rules_is_named() {
     let range = "10.244.1.0/24".parse().unwrap();
-    let gone = [SetKind::Pods, SetKind::KeepSource].map(|kind| (kind, Key::Range(range), None));
+    let gone = [SetKind::Pods, SetKind::NoMasquerade].map(|kind| (kind, Key::Range(range), None));
     let (differences, _) = found(web(), POD, CLUSTER_IP, &gone);
     assert_eq!(
         differences,
@@ -184,7 +193,7 @@ fn verdict_differences_are_named() {
 
     let mut empty = web();
     empty.ports[0].backends.clear();
-    let unrefused = (SetKind::Unserved, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let unrefused = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
     let (differences, _) = found(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
     assert_eq!(differences, ["the connection is to be rejected, and is left alone: no element concerns it"]);
 
@@ -208,11 +217,11 @@ fn verdict_differences_are_named() {
         differences,
         ["the connection is to reach a backend, and is dropped by an element of services4"]
     );
-    let hole = (SetKind::BackendsOutside, Key::Slot(frontend(LOAD_BALANCER), 0), None);
+    let hole = (SetKind::BackendsExternal, Key::Slot(frontend(LOAD_BALANCER), 0), None);
     let (differences, _) = found(local, OUTSIDE, LOAD_BALANCER, &[hole]);
     assert_eq!(
         differences,
-        ["the connection is to reach a backend, and is dropped by an element of backends-outside4"]
+        ["the connection is to reach a backend, and is dropped by an element of backends-external4"]
     );
 }
 
@@ -251,7 +260,7 @@ fn affinity_differences_are_named() {
 
 #[test]
 fn translated_flow_is_not_rejected_at_its_backend_address() {
-    let refused = (SetKind::Unserved, Key::Frontend(frontend(THERE)), Some(Value::Reject));
+    let refused = (SetKind::NoEndpoints, Key::Frontend(frontend(THERE)), Some(Value::None));
     let (differences, _) = found(web(), POD, CLUSTER_IP, &[refused]);
     assert_eq!(differences, Vec::<String>::new());
 }

@@ -63,7 +63,7 @@ impl Inspector {
             return Err(InspectError::NoTable);
         }
         let existing = read::existing(&mut kernel.socket)?;
-        if !existing.usable {
+        if !existing.is_of_this_layout() {
             return Err(InspectError::OtherShape);
         }
         let rules = rules::differences(&mut kernel.socket, &existing)?;

@@ -130,6 +130,11 @@ fn is_anonymous(set: &str) -> bool {
 }
 
 impl Rules {
+    /// True if the chain has a rule.
+    pub(in crate::nftables) fn has_any(&self, chain: &str) -> bool {
+        self.rules.get(chain).is_some_and(|rules| !rules.is_empty())
+    }
+
     /// The number of rules.
     pub(in crate::nftables) fn len(&self) -> usize {
         self.rules.values().map(Vec::len).sum()

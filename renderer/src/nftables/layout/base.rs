@@ -49,8 +49,8 @@ impl BaseChain {
             Self::LoopbackPrerouting => &[SetKind::Loopback],
             Self::FirewallPrerouting | Self::FirewallOutput => &[SetKind::Restricted],
             Self::LearnPrerouting | Self::LearnOutput => &[SetKind::Sticky],
-            Self::ExternalPostrouting => &[SetKind::MasqueradeAlways, SetKind::MasqueradeOwn],
-            Self::EgressPostrouting => &[SetKind::NonMasquerade],
+            Self::ExternalPostrouting => &[SetKind::MasqueradeAlways, SetKind::MasqueradeLocal],
+            Self::EgressPostrouting => &[SetKind::NonMasqueradeCidrs],
             Self::InterfacesPrerouting => &[SetKind::ServiceInterfaces],
         };
         kinds.iter().flat_map(|kind| Family::ALL.map(|family| Set::new(*kind, family)))

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{
-    BaseChain, Hook, LearnChain, PickChain, expression::Rule, hook::write_chain, skeleton::write_rules_of,
+    BaseChain, Family, Hook, LearnChain, PickChain, expression::Rule, hook::write_chain,
+    skeleton::write_rules_of,
 };
 use crate::nftables::netlink::Batch;
 
@@ -26,6 +27,15 @@ impl fmt::Display for DemandChain {
 }
 
 impl DemandChain {
+    /// The family and the number by which frontends name the chain; none for one that a hook leads to.
+    pub(crate) fn number(self) -> Option<(Family, u32)> {
+        match self {
+            Self::Pick(chain) => Some((chain.family, chain.number())),
+            Self::Learn(chain) => Some((chain.family, chain.number())),
+            Self::Base(_) => None,
+        }
+    }
+
     /// The chain of this name; none if it is not the name of such a chain.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         let learn = || LearnChain::by_name(name).map(Self::Learn);
@@ -71,7 +81,7 @@ impl DemandChain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nftables::layout::{Choice, Family};
+    use crate::nftables::layout::Choice;
 
     #[test]
     fn name_leads_back_to_its_chain_and_other_names_to_none() {
@@ -79,6 +89,8 @@ mod tests {
             for node_port in [false, true] {
                 let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 10_800 });
                 assert_eq!(DemandChain::by_name(&learn.to_string()), Some(learn));
+                let (of, number) = learn.number().unwrap();
+                assert_eq!(LearnChain::by_number(of, number).map(DemandChain::Learn), Some(learn));
                 for (outside, choice, slots) in [
                     (None, Choice::Random, 1),
                     (Some(0), Choice::Sticky, 2),
@@ -87,6 +99,8 @@ mod tests {
                 ] {
                     let pick = DemandChain::Pick(PickChain { family, node_port, choice, slots, outside });
                     assert_eq!(DemandChain::by_name(&pick.to_string()), Some(pick));
+                    let (of, number) = pick.number().unwrap();
+                    assert_eq!(PickChain::by_number(of, number).map(DemandChain::Pick), Some(pick));
                 }
             }
         }
@@ -100,9 +114,9 @@ mod tests {
             "pick-v4-+1",
             "pick-v5-1",
             "pick-v4-",
-            "pick-v4-1-outside-",
-            "pick-v4-1-outside-01",
-            "pick-outside-v4-1",
+            "pick-v4-1-external-",
+            "pick-v4-1-external-01",
+            "pick-external-v4-1",
             "services-v4",
             "pick",
             "learn-v4",

@@ -72,8 +72,12 @@ pub(super) enum Expression {
     In(Set),
     /// Matches if the key at [`FIRST`] is not in the set.
     NotIn(Set),
-    /// Looks up the key at [`FIRST`] and applies the verdict found.
-    VerdictOf(Set),
+    /// Looks up the key at [`FIRST`], stores the number found as the packet's priority, and goes to the chain that the second
+    /// map has for it. The packet's priority comes between the two maps since nft up to 1.0.6 cannot list one that is looked up
+    /// by what another holds.
+    GotoNumbered(Set, Set),
+    /// `meta priority set none`
+    ResetPriority,
     /// Looks up the key at [`FIRST`] and stores the value there.
     DataOf(Set),
     /// `dnat` to the address at [`FIRST`] and the port after it.
@@ -165,10 +169,8 @@ impl Expression {
             Self::NotIn(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_FLAGS, expr::LOOKUP_FLAG_INV);
             }),
-            // In the other numbering register 0 is the verdict.
-            Self::VerdictOf(set) => {
-                lookup(expressions, &set.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, 0));
-            }
+            Self::GotoNumbered(numbers, chains) => goto_numbered(expressions, *numbers, *chains),
+            Self::ResetPriority => reset_priority(expressions),
             Self::DataOf(set) => lookup(expressions, &set.name(), |attributes| {
                 attributes.u32(expr::LOOKUP_DREG, register(FIRST));
             }),
@@ -227,6 +229,30 @@ fn meta(expressions: &mut Writer<'_>, key: u32, at: Register) {
     expression(expressions, "meta", |attributes| {
         attributes.u32(expr::META_KEY, key);
         attributes.u32(expr::META_DREG, register(at));
+    });
+}
+
+fn goto_numbered(expressions: &mut Writer<'_>, numbers: Set, chains: Set) {
+    Expression::DataOf(numbers).write(expressions);
+    set_priority(expressions);
+    meta(expressions, expr::META_PRIORITY, FIRST);
+    // In the other numbering register 0 is the verdict.
+    lookup(expressions, &chains.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, 0));
+}
+
+fn reset_priority(expressions: &mut Writer<'_>) {
+    expression(expressions, "immediate", |attributes| {
+        attributes.u32(expr::IMMEDIATE_DREG, register(FIRST));
+        attributes.nested(expr::IMMEDIATE_DATA, |data| data.bytes(data::VALUE, &0_u32.to_ne_bytes()));
+    });
+    set_priority(expressions);
+}
+
+/// Stores the value of the register at [`FIRST`] as the packet's priority.
+fn set_priority(expressions: &mut Writer<'_>) {
+    expression(expressions, "meta", |attributes| {
+        attributes.u32(expr::META_KEY, expr::META_PRIORITY);
+        attributes.u32(expr::META_SREG, register(FIRST));
     });
 }
 

@@ -25,7 +25,26 @@ impl fmt::Display for LearnChain {
     }
 }
 
+/// Set in the numbers of chains for node ports.
+const NODE_PORT: u32 = 1 << 31;
+
 impl LearnChain {
+    /// The longest timeout that a number has room for: 68 years.
+    pub(crate) const MAX_TIMEOUT: u32 = NODE_PORT - 1;
+
+    /// The number by which the frontends of a family name the chain: the seconds.
+    pub(crate) fn number(self) -> u32 {
+        debug_assert!(self.timeout <= Self::MAX_TIMEOUT, "{self} has no number");
+        let node_port = if self.node_port { NODE_PORT } else { 0 };
+        node_port | self.timeout
+    }
+
+    /// The chain of this number; none if it is not the number of such a chain.
+    pub(crate) fn by_number(family: Family, number: u32) -> Option<Self> {
+        let timeout = Some(number & Self::MAX_TIMEOUT).filter(|timeout| *timeout > 0)?;
+        Some(Self { family, node_port: number & NODE_PORT != 0, timeout })
+    }
+
     /// The chain of this name; none if it is not the name of such a chain.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         let (rest, timeout) = name.strip_prefix("learn")?.rsplit_once('-')?;
@@ -42,7 +61,8 @@ impl LearnChain {
             Family::V4 => 4,
             Family::V6 => 10,
         };
-        let mut rule = vec![Expression::Protocols(0), Expression::Family(self.family)];
+        let mut rule =
+            vec![Expression::ResetPriority, Expression::Protocols(0), Expression::Family(self.family)];
         rule.extend(original_key(self.family, self.node_port));
         rule.extend([
             Expression::Saddr(self.family, client),
@@ -59,7 +79,7 @@ impl LearnChain {
         let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
         let timeout = self.timeout;
         vec![format!(
-            "meta l4proto {{ tcp, udp, sctp }} update @{memory} {{ ct original {ip} daddr{mask} . meta l4proto . ct \
+            "meta priority set none meta l4proto {{ tcp, udp, sctp }} update @{memory} {{ ct original {ip} daddr{mask} . meta l4proto . ct \
              original proto-dst . {ip} saddr timeout {timeout}s : {ip} daddr . th dport }}"
         )]
     }

@@ -21,7 +21,7 @@ pub(crate) use family::Family;
 pub(crate) use hook::Hook;
 pub(crate) use learn::LearnChain;
 pub(crate) use module::KernelModule;
-pub(crate) use pick::{Choice, PickChain};
+pub(crate) use pick::{Choice, MAX_OUTSIDE_SLOTS, MAX_SLOTS, PickChain};
 pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};
 pub(crate) use skeleton::{Chain, chains, write_chains, write_rules, write_sets, write_table};
 pub(crate) use table::TABLE;

@@ -56,9 +56,39 @@ impl fmt::Display for PickChain {
 }
 
 /// The part of a chain's name before the slots for outside clients.
-const OUTSIDE: &str = "-outside-";
+const OUTSIDE: &str = "-external-";
+
+/// The most slots that a number has room for.
+pub(crate) const MAX_SLOTS: u32 = 0xffff;
+/// The most slots for outside clients that a number has room for: it holds one more than their number, or 0 for none.
+pub(crate) const MAX_OUTSIDE_SLOTS: u32 = OUTSIDE_MASK - 1;
+
+// The parts of a number: the slots in the lower half, which nft prints after the colon.
+const OUTSIDE_SHIFT: u32 = 16;
+const OUTSIDE_MASK: u32 = 0x1fff;
+const CHOICE_SHIFT: u32 = 29;
+const CHOICE_MASK: u32 = 0b11;
+const NODE_PORT: u32 = 1 << 31;
 
 impl PickChain {
+    /// The number by which the frontends of a family name the chain: the same in every table, and never 0.
+    pub(crate) fn number(self) -> u32 {
+        let choice = Choice::ALL.into_iter().zip(0..).find(|(choice, _)| *choice == self.choice);
+        let choice = choice.map_or(0, |(_, number)| number);
+        let outside = self.outside.map_or(0, |slots| slots + 1);
+        debug_assert!(self.slots <= MAX_SLOTS && outside <= OUTSIDE_MASK, "{self} has no number");
+        let node_port = if self.node_port { NODE_PORT } else { 0 };
+        node_port | choice << CHOICE_SHIFT | outside << OUTSIDE_SHIFT | self.slots
+    }
+
+    /// The chain of this number; none if it is not the number of a pick chain.
+    pub(crate) fn by_number(family: Family, number: u32) -> Option<Self> {
+        let choice = Choice::ALL.into_iter().nth((number >> CHOICE_SHIFT & CHOICE_MASK) as usize)?;
+        let slots = Some(number & MAX_SLOTS).filter(|slots| *slots > 0)?;
+        let outside = (number >> OUTSIDE_SHIFT & OUTSIDE_MASK).checked_sub(1);
+        Some(Self { family, node_port: number & NODE_PORT != 0, choice, slots, outside })
+    }
+
     /// The chain of this name; none if it is not the name of a pick chain.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("pick")?;
@@ -79,7 +109,7 @@ impl PickChain {
     /// The slots of a client, and their map.
     pub(crate) const fn slots_of(self, outside: bool) -> (Set, u32) {
         match self.outside {
-            Some(slots) if outside => (Set::new(SetKind::BackendsOutside, self.family), slots),
+            Some(slots) if outside => (Set::new(SetKind::BackendsExternal, self.family), slots),
             _ => (Set::new(SetKind::Backends, self.family), self.slots),
         }
     }
@@ -101,10 +131,20 @@ impl PickChain {
         steps
     }
 
+    /// The first rule puts back the packet's priority, which held the number of the chain.
     pub(super) fn rules(self) -> Vec<Rule> {
+        let rule = |(number, step)| {
+            let mut rule = if number == 0 { vec![Expression::ResetPriority] } else { Vec::new() };
+            rule.extend(self.rule(step));
+            rule
+        };
+        (0..).zip(self.steps()).map(rule).collect()
+    }
+
+    fn rule(self, step: Step) -> Rule {
         let everyone = || vec![Expression::Family(self.family)];
         let outside = || from_outside(self.family);
-        let rule = |step| match step {
+        match step {
             Step::Recall => {
                 let client = Expression::Saddr(self.family, after_frontend(self.family));
                 [everyone(), self.pick(client, self.memory())].concat()
@@ -112,8 +152,7 @@ impl PickChain {
             Step::Draw { outside: true } => [outside(), self.draw(true)].concat(),
             Step::Draw { outside: false } => [everyone(), self.draw(false)].concat(),
             Step::DropOutside => [outside(), vec![Expression::Drop]].concat(),
-        };
-        self.steps().into_iter().map(rule).collect()
+        }
     }
 
     fn draw(self, outside: bool) -> Rule {
@@ -167,7 +206,8 @@ impl PickChain {
             Step::Draw { outside: false } => draw(false),
             Step::DropOutside => format!("{outside} drop"),
         };
-        self.steps().into_iter().map(text).collect()
+        let head = |number| if number == 0 { "meta priority set none " } else { "" };
+        (0..).zip(self.steps()).map(|(number, step)| format!("{}{}", head(number), text(step))).collect()
     }
 }
 

@@ -20,26 +20,29 @@ pub(crate) type Sizes = BTreeMap<Set, u32>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SetKind {
     Services,
-    NodePorts,
+    PickChains,
     Backends,
-    BackendsOutside,
-    Unserved,
+    BackendsExternal,
+    NoEndpoints,
+    NoLocalEndpoints,
+    RoutedFrontends,
     MasqueradeAlways,
-    MasqueradeOwn,
+    MasqueradeLocal,
     ClusterIps,
     Hairpin,
     Pods,
     PodInterfaces,
-    KeepSource,
-    KeepSourceInterfaces,
+    NoMasquerade,
+    NoMasqueradeInterfaces,
     Loopback,
     NodeIps,
     Sticky,
+    LearnChains,
     Affinity,
     Restricted,
     SourceRanges,
     ServiceCidrs,
-    NonMasquerade,
+    NonMasqueradeCidrs,
     Routed,
     ServiceInterfaces,
 }
@@ -47,12 +50,14 @@ pub(crate) enum SetKind {
 /// The format of a set's keys and data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Frontend -> verdict.
-    Verdicts { counter: bool },
+    /// Frontend -> number of a chain, of the data type `meta priority`.
+    Numbers { counter: bool },
+    /// Number of a chain -> goto that chain.
+    Chains,
     /// Frontend and slot -> backend.
     Slots,
     /// Frontends.
-    Frontends,
+    Frontends { counter: bool },
     /// Addresses.
     Addresses,
     /// Pairs of an address with itself.
@@ -67,62 +72,69 @@ pub(crate) enum Form {
     Sources,
 }
 
+impl Form {
+    /// True if each element counts its lookups.
+    pub(crate) const fn has_counter(self) -> bool {
+        matches!(self, Self::Numbers { counter: true } | Self::Frontends { counter: true })
+    }
+}
+
 impl SetKind {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Services,
-        Self::NodePorts,
+        Self::PickChains,
         Self::Backends,
-        Self::BackendsOutside,
-        Self::Unserved,
+        Self::BackendsExternal,
+        Self::NoEndpoints,
+        Self::NoLocalEndpoints,
+        Self::RoutedFrontends,
         Self::MasqueradeAlways,
-        Self::MasqueradeOwn,
+        Self::MasqueradeLocal,
         Self::ClusterIps,
         Self::Hairpin,
         Self::Pods,
         Self::PodInterfaces,
-        Self::KeepSource,
-        Self::KeepSourceInterfaces,
+        Self::NoMasquerade,
+        Self::NoMasqueradeInterfaces,
         Self::Loopback,
         Self::NodeIps,
         Self::Sticky,
+        Self::LearnChains,
         Self::Affinity,
         Self::Restricted,
         Self::SourceRanges,
         Self::ServiceCidrs,
-        Self::NonMasquerade,
+        Self::NonMasqueradeCidrs,
         Self::Routed,
         Self::ServiceInterfaces,
     ];
 
-    /// The map of frontends for new connections. Node ports have their own, since the kernel validates every verdict map once
-    /// for each rule that uses it, whenever an element with a `goto` changes.
-    pub(crate) const fn of_frontends(node_port: bool) -> Self {
-        if node_port { Self::NodePorts } else { Self::Services }
-    }
-
     const fn stem(self) -> &'static str {
         match self {
             Self::Services => "services",
-            Self::NodePorts => "node-ports",
+            Self::PickChains => "pick-chains",
             Self::Backends => "backends",
-            Self::BackendsOutside => "backends-outside",
-            Self::Unserved => "unserved",
+            Self::BackendsExternal => "backends-external",
+            Self::NoEndpoints => "no-endpoints",
+            Self::NoLocalEndpoints => "no-local-endpoints",
+            Self::RoutedFrontends => "routed-frontends",
             Self::MasqueradeAlways => "masquerade-always",
-            Self::MasqueradeOwn => "masquerade-own",
+            Self::MasqueradeLocal => "masquerade-local",
             Self::ClusterIps => "cluster-ips",
             Self::Hairpin => "hairpin",
             Self::Pods => "pods",
             Self::PodInterfaces => "pod-interfaces",
-            Self::KeepSource => "keep-source",
-            Self::KeepSourceInterfaces => "keep-source-interfaces",
+            Self::NoMasquerade => "no-masquerade",
+            Self::NoMasqueradeInterfaces => "no-masquerade-interfaces",
             Self::Loopback => "loopback",
             Self::NodeIps => "node-ips",
             Self::Sticky => "sticky",
+            Self::LearnChains => "learn-chains",
             Self::Affinity => "affinity",
             Self::Restricted => "restricted",
             Self::SourceRanges => "source-ranges",
             Self::ServiceCidrs => "service-cidrs",
-            Self::NonMasquerade => "non-masquerade",
+            Self::NonMasqueradeCidrs => "non-masquerade-cidrs",
             Self::Routed => "routed",
             Self::ServiceInterfaces => "service-interfaces",
         }
@@ -132,26 +144,29 @@ impl SetKind {
     pub(crate) const fn is_needed_by_packets_under_way(self) -> bool {
         match self {
             Self::Backends
-            | Self::BackendsOutside
-            | Self::Unserved
+            | Self::BackendsExternal
+            | Self::NoEndpoints
+            | Self::NoLocalEndpoints
+            | Self::RoutedFrontends
             | Self::MasqueradeAlways
-            | Self::MasqueradeOwn
+            | Self::MasqueradeLocal
             | Self::ClusterIps
             | Self::Hairpin => true,
             Self::Services
-            | Self::NodePorts
+            | Self::PickChains
             | Self::Pods
             | Self::PodInterfaces
-            | Self::KeepSource
-            | Self::KeepSourceInterfaces
+            | Self::NoMasquerade
+            | Self::NoMasqueradeInterfaces
             | Self::Loopback
             | Self::NodeIps
             | Self::Sticky
+            | Self::LearnChains
             | Self::Affinity
             | Self::Restricted
             | Self::SourceRanges
             | Self::ServiceCidrs
-            | Self::NonMasquerade
+            | Self::NonMasqueradeCidrs
             | Self::Routed
             | Self::ServiceInterfaces => false,
         }
@@ -159,16 +174,22 @@ impl SetKind {
 
     pub(crate) const fn form(self) -> Form {
         match self {
-            Self::Services | Self::NodePorts | Self::Unserved => Form::Verdicts { counter: true },
-            Self::Sticky => Form::Verdicts { counter: false },
-            Self::Backends | Self::BackendsOutside => Form::Slots,
-            Self::MasqueradeAlways | Self::MasqueradeOwn | Self::Restricted => Form::Frontends,
+            Self::Services => Form::Numbers { counter: true },
+            Self::Sticky => Form::Numbers { counter: false },
+            Self::PickChains | Self::LearnChains => Form::Chains,
+            Self::Backends | Self::BackendsExternal => Form::Slots,
+            Self::NoEndpoints | Self::NoLocalEndpoints => Form::Frontends { counter: true },
+            Self::RoutedFrontends | Self::MasqueradeAlways | Self::MasqueradeLocal | Self::Restricted => {
+                Form::Frontends { counter: false }
+            }
             Self::ClusterIps | Self::NodeIps | Self::Routed => Form::Addresses,
             Self::Hairpin => Form::Pairs,
-            Self::Pods | Self::KeepSource | Self::Loopback | Self::ServiceCidrs | Self::NonMasquerade => {
-                Form::Ranges
-            }
-            Self::PodInterfaces | Self::KeepSourceInterfaces | Self::ServiceInterfaces => Form::Interfaces,
+            Self::Pods
+            | Self::NoMasquerade
+            | Self::Loopback
+            | Self::ServiceCidrs
+            | Self::NonMasqueradeCidrs => Form::Ranges,
+            Self::PodInterfaces | Self::NoMasqueradeInterfaces | Self::ServiceInterfaces => Form::Interfaces,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
         }
@@ -211,6 +232,7 @@ mod datatype {
     pub(super) const INET_PROTOCOL: u32 = 12;
     pub(super) const IFNAME: u32 = 41;
     pub(super) const INET_SERVICE: u32 = 13;
+    pub(super) const CLASSID: u32 = 23;
     /// The kernel's `NFT_DATA_VERDICT`.
     pub(super) const VERDICT: u32 = 0xffff_ff00;
 
@@ -232,6 +254,11 @@ impl Set {
         SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
     }
 
+    /// Every set of this form.
+    pub(crate) fn of_form(form: Form) -> impl Iterator<Item = Self> {
+        Self::all().filter(move |set| set.kind.form() == form)
+    }
+
     pub(crate) fn name(self) -> String {
         format!("{}{}", self.kind.stem(), self.family.digit())
     }
@@ -251,11 +278,17 @@ impl Set {
         let source_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], address]);
         let backend_type = datatype::concatenation(&[address, datatype::INET_SERVICE]);
         let (flags, key_type, key_len, data) = match self.kind.form() {
-            Form::Verdicts { .. } => {
-                (set::FLAG_MAP, frontend_type, width + 8, Some((datatype::VERDICT, datatype::VERDICT_LEN)))
+            Form::Numbers { .. } => {
+                (set::FLAG_MAP, frontend_type, width + 8, Some((datatype::CLASSID, NUMBER_LEN)))
             }
+            Form::Chains => (
+                set::FLAG_MAP,
+                datatype::CLASSID,
+                NUMBER_LEN,
+                Some((datatype::VERDICT, datatype::VERDICT_LEN)),
+            ),
             Form::Slots => (set::FLAG_MAP, slot_type, width + 12, Some((backend_type, width + 4))),
-            Form::Frontends => (0, frontend_type, width + 8, None),
+            Form::Frontends { .. } => (0, frontend_type, width + 8, None),
             Form::Addresses => (0, address, width, None),
             Form::Pairs => (0, datatype::concatenation(&[address, address]), 2 * width, None),
             Form::Ranges => (set::FLAG_INTERVAL, address, width, None),
@@ -275,16 +308,16 @@ impl Set {
     fn userdata(self) -> Vec<u8> {
         let frontend = [Typeof::Daddr(self.family), Typeof::L4Proto, Typeof::Dport];
         match self.kind.form() {
-            Form::Verdicts { .. } => typeof_data::map(&frontend, typeof_data::VERDICT),
+            Form::Numbers { .. } => typeof_data::number_map(&frontend),
+            Form::Chains => typeof_data::verdicts_by_number(),
             Form::Slots => {
                 let key = [frontend[0], frontend[1], frontend[2], Typeof::Slot];
-                let backend = typeof_data::concatenation(&[frontend[0], frontend[2]]);
-                typeof_data::map(&key, &backend)
+                typeof_data::map(&key, &[frontend[0], frontend[2]])
             }
-            Form::Frontends => typeof_data::set(&frontend),
+            Form::Frontends { .. } => typeof_data::set(&frontend),
             Form::Memory => {
                 let key = [frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)];
-                typeof_data::map(&key, &typeof_data::concatenation(&[frontend[0], frontend[2]]))
+                typeof_data::map(&key, &[frontend[0], frontend[2]])
             }
             Form::Sources => {
                 typeof_data::set(&[frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)])
@@ -331,7 +364,7 @@ impl Set {
                 }
             }
             message.bytes(set::USERDATA, &self.userdata());
-            if self.kind.form() == (Form::Verdicts { counter: true }) {
+            if self.kind.form().has_counter() {
                 message.nested(set::EXPR, |expression| {
                     expression.text(rule::EXPR_NAME, "counter");
                     expression.nested(rule::EXPR_DATA, |_| ());
@@ -372,6 +405,8 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     });
 }
 
+/// Bytes of a number of a chain.
+const NUMBER_LEN: u32 = 4;
 /// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: u32 = 16;
 /// The maximum number of affinity entries.

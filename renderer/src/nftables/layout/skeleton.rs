@@ -83,10 +83,10 @@ pub(crate) fn chains() -> Vec<Chain> {
     for family in Family::ALL {
         let names = names(family);
         chains.extend([
-            plain(names.services, frontends(SetKind::Services, family, false, Some(names.node_ports))),
-            plain(names.node_ports, frontends(SetKind::NodePorts, family, true, None)),
-            plain(names.check, frontends(SetKind::Unserved, family, false, Some(names.check_node_ports))),
-            plain(names.check_node_ports, frontends(SetKind::Unserved, family, true, None)),
+            plain(names.services, services(family, false, Some(names.node_ports))),
+            plain(names.node_ports, services(family, true, None)),
+            plain(names.check, check(family, false, Some(names.check_node_ports))),
+            plain(names.check_node_ports, check(family, true, None)),
             plain(names.masquerade, masquerade(family)),
             plain(names.masquerade_external, masquerade_external(family, names.masquerade_node_ports)),
             plain(names.masquerade_node_ports, masquerade_node_ports(family)),
@@ -199,13 +199,37 @@ const fn base(name: &'static str, hook: Hook, rules: Vec<Rule>) -> Chain {
     Chain { name, hook: Some(hook), rules }
 }
 
-/// Looks up the frontend, and continues with node ports if the destination is an address of the node.
-fn frontends(kind: SetKind, family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
-    let verdict = Expression::VerdictOf(Set::new(kind, family));
+/// Goes to the chain that picks a backend of the frontend, or continues with node ports if the destination is an address of the
+/// node.
+fn services(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let pick = goto_numbered(SetKind::Services, SetKind::PickChains, family);
     let mut rules =
-        vec![[vec![Expression::Family(family)], frontend(family, node_port), vec![verdict]].concat()];
+        vec![[vec![Expression::Family(family)], frontend(family, node_port), vec![pick]].concat()];
     rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
     rules
+}
+
+/// Refuses frontends that nothing serves, or continues with node ports.
+fn check(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
+    let rule = |(kind, then)| {
+        let known = vec![Expression::In(Set::new(kind, family)), then];
+        [vec![Expression::Family(family)], frontend(family, node_port), known].concat()
+    };
+    let mut verdicts = vec![
+        (SetKind::NoEndpoints, Expression::Goto("reject-now")),
+        (SetKind::NoLocalEndpoints, Expression::Drop),
+    ];
+    if !node_port {
+        verdicts.push((SetKind::RoutedFrontends, Expression::Accept));
+    }
+    let mut rules: Vec<Rule> = verdicts.into_iter().map(rule).collect();
+    rules.extend(node_ports.map(|chain| to_node_ip(family, chain)));
+    rules
+}
+
+/// Goes to the chain whose number a map has for the key.
+const fn goto_numbered(numbers: SetKind, chains: SetKind, family: Family) -> Expression {
+    Expression::GotoNumbered(Set::new(numbers, family), Set::new(chains, family))
 }
 
 fn masquerade(family: Family) -> Vec<Rule> {
@@ -220,9 +244,9 @@ fn masquerade(family: Family) -> Vec<Rule> {
         vec![
             Expression::Family(family),
             Expression::Saddr(family, FIRST),
-            Expression::NotIn(Set::new(SetKind::KeepSource, family)),
+            Expression::NotIn(Set::new(SetKind::NoMasquerade, family)),
             Expression::Interface,
-            Expression::NotIn(Set::new(SetKind::KeepSourceInterfaces, family)),
+            Expression::NotIn(Set::new(SetKind::NoMasqueradeInterfaces, family)),
             Expression::OriginalDaddr(family, FIRST),
             Expression::In(Set::new(SetKind::ClusterIps, family)),
             Expression::Masquerade,
@@ -236,7 +260,7 @@ fn masquerade_external(family: Family, node_ports: &'static str) -> Vec<Rule> {
     vec![
         [original_frontend(family, false), vec![always, Expression::Masquerade]].concat(),
         to_original_node_ip(family, node_ports),
-        [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
+        [from_node(family), original_frontend(family, false), masquerade_local(family)].concat(),
     ]
 }
 
@@ -245,8 +269,8 @@ fn masquerade_node_ports(family: Family) -> Vec<Rule> {
     let always = Expression::In(Set::new(SetKind::MasqueradeAlways, family));
     vec![
         [original_frontend(family, true), vec![always, Expression::Masquerade]].concat(),
-        [from_node(family), original_frontend(family, false), masquerade_own(family)].concat(),
-        [from_node(family), original_frontend(family, true), masquerade_own(family)].concat(),
+        [from_node(family), original_frontend(family, false), masquerade_local(family)].concat(),
+        [from_node(family), original_frontend(family, true), masquerade_local(family)].concat(),
     ]
 }
 
@@ -259,7 +283,7 @@ fn masquerade_egress(family: Family) -> Vec<Rule> {
     let pods = Expression::In(Set::new(SetKind::Pods, family));
     let interfaces = Expression::In(Set::new(SetKind::PodInterfaces, family));
     vec![
-        accept_to(SetKind::NonMasquerade),
+        accept_to(SetKind::NonMasqueradeCidrs),
         accept_to(SetKind::Routed),
         vec![Expression::Family(family), Expression::Saddr(family, FIRST), pods, Expression::Masquerade],
         vec![Expression::Interface, interfaces, Expression::Masquerade],
@@ -275,7 +299,7 @@ fn closed(family: Family, node_port: bool, node_ports: Option<&'static str>) -> 
         Expression::Drop,
     ];
     let mut rules = if node_port { Vec::new() } else { vec![cluster_ip] };
-    rules.extend([SetKind::MasqueradeAlways, SetKind::MasqueradeOwn].map(|kind| {
+    rules.extend([SetKind::MasqueradeAlways, SetKind::MasqueradeLocal].map(|kind| {
         let known = vec![Expression::In(Set::new(kind, family)), Expression::Drop];
         [vec![Expression::Family(family)], frontend(family, node_port), known].concat()
     }));
@@ -283,8 +307,8 @@ fn closed(family: Family, node_port: bool, node_ports: Option<&'static str>) -> 
     rules
 }
 
-fn masquerade_own(family: Family) -> Rule {
-    vec![Expression::In(Set::new(SetKind::MasqueradeOwn, family)), Expression::Masquerade]
+fn masquerade_local(family: Family) -> Rule {
+    vec![Expression::In(Set::new(SetKind::MasqueradeLocal, family)), Expression::Masquerade]
 }
 
 fn unknown_port(family: Family) -> Rule {
@@ -324,7 +348,7 @@ fn firewall(family: Family) -> Vec<Rule> {
 }
 
 fn learn(family: Family, node_port: bool, node_ports: Option<&'static str>) -> Vec<Rule> {
-    let remember = Expression::VerdictOf(Set::new(SetKind::Sticky, family));
+    let remember = goto_numbered(SetKind::Sticky, SetKind::LearnChains, family);
     let mut rules = vec![[original_frontend(family, node_port), vec![remember]].concat()];
     rules.extend(node_ports.map(|chain| to_original_node_ip(family, chain)));
     rules

@@ -19,6 +19,8 @@ pub(super) enum Typeof {
     Dport,
     /// `numgen random mod 2`: nft needs a modulus, but any one will do.
     Slot,
+    /// `meta priority`
+    Priority,
 }
 
 // Items of a set.
@@ -43,8 +45,8 @@ const BYTEORDER_NONE: u32 = 0;
 const BYTEORDER_HOST: u32 = 1;
 const BYTEORDER_BIG_ENDIAN: u32 = 2;
 
-/// The data of a verdict map, as [`map`] expects it: an expression of kind `EXPR_VERDICT` (1) without further items.
-pub(super) const VERDICT: &[u8] = &[EXPRESSION, 4, 1, 0, 0, 0, EXPRESSION_DATA, 0];
+/// The data of a verdict map: an expression of kind `EXPR_VERDICT` (1) without further items.
+const VERDICT: &[u8] = &[EXPRESSION, 4, 1, 0, 0, 0, EXPRESSION_DATA, 0];
 
 impl Typeof {
     fn bytes(self) -> Vec<u8> {
@@ -58,8 +60,9 @@ impl Typeof {
             Self::Saddr(Family::V4) => payload(12, 11),
             Self::Saddr(Family::V6) => payload(13, 8),
             Self::Dport => payload(11, 2),
-            // The only item is the meta key `NFT_META_L4PROTO`.
+            // The only item is the meta key: `NFT_META_L4PROTO`, `NFT_META_PRIORITY`.
             Self::L4Proto => expression(EXPR_META, &number(0, 16)),
+            Self::Priority => expression(EXPR_META, &number(0, 2)),
             // Type (random), modulus, offset.
             Self::Slot => expression(EXPR_NUMGEN, &[number(0, 1), number(1, 2), number(2, 0)].concat()),
         }
@@ -67,7 +70,7 @@ impl Typeof {
 }
 
 /// A concatenation of expressions.
-pub(super) fn concatenation(parts: &[Typeof]) -> Vec<u8> {
+fn concatenation(parts: &[Typeof]) -> Vec<u8> {
     let items: Vec<u8> = (0..).zip(parts).flat_map(|(index, part)| item(index, &part.bytes())).collect();
     expression(EXPR_CONCAT, &items)
 }
@@ -77,12 +80,26 @@ pub(super) fn set(key: &[Typeof]) -> Vec<u8> {
     [number(KEY_BYTEORDER, BYTEORDER_NONE), item(KEY_TYPEOF, &concatenation(key))].concat()
 }
 
-/// The user data of a map with these keys and this data.
-pub(super) fn map(key: &[Typeof], data: &[u8]) -> Vec<u8> {
+/// The user data of a map with these keys and this data, both concatenations.
+pub(super) fn map(key: &[Typeof], data: &[Typeof]) -> Vec<u8> {
+    map_of([BYTEORDER_NONE, BYTEORDER_NONE], &concatenation(key), &concatenation(data))
+}
+
+/// The user data of a map with these keys and data of the type `meta priority`.
+pub(super) fn number_map(key: &[Typeof]) -> Vec<u8> {
+    map_of([BYTEORDER_NONE, BYTEORDER_HOST], &concatenation(key), &Typeof::Priority.bytes())
+}
+
+/// The user data of a map from `meta priority` to verdicts.
+pub(super) fn verdicts_by_number() -> Vec<u8> {
+    map_of([BYTEORDER_HOST, BYTEORDER_NONE], &Typeof::Priority.bytes(), VERDICT)
+}
+
+fn map_of([key_order, data_order]: [u32; 2], key: &[u8], data: &[u8]) -> Vec<u8> {
     [
-        number(KEY_BYTEORDER, BYTEORDER_NONE),
-        number(DATA_BYTEORDER, BYTEORDER_NONE),
-        item(KEY_TYPEOF, &concatenation(key)),
+        number(KEY_BYTEORDER, key_order),
+        number(DATA_BYTEORDER, data_order),
+        item(KEY_TYPEOF, key),
         item(DATA_TYPEOF, data),
         number(DATA_INTERVAL, 0),
     ]

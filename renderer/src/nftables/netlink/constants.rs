@@ -219,6 +219,8 @@ pub(crate) mod expr {
 
     pub(crate) const META_DREG: u16 = 1;
     pub(crate) const META_KEY: u16 = 2;
+    pub(crate) const META_SREG: u16 = 3;
+    pub(crate) const META_PRIORITY: u32 = 2;
     pub(crate) const META_IIFNAME: u32 = 6;
     pub(crate) const META_NFPROTO: u32 = 15;
     pub(crate) const META_L4PROTO: u32 = 16;

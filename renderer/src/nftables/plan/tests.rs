@@ -207,7 +207,7 @@ fn weights_become_smallest_numbers_of_slots_in_same_proportion() {
             .zip(weights)
             .map(|(number, weight)| Backend { weight: *weight, ..ready(&format!("10.0.0.{number}"), false) })
             .collect();
-        shares(backends.iter()).into_iter().map(|(_, share)| share).collect::<Vec<u32>>()
+        shares(backends.iter(), EVERYONE).into_iter().map(|(_, share)| share).collect::<Vec<u32>>()
     };
     assert_eq!(weighted(&[1, 1, 1]), [1, 1, 1]);
     assert_eq!(weighted(&[20, 10, 30]), [2, 1, 3]);

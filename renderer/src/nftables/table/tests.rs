@@ -34,6 +34,9 @@ impl Kernel {
     fn commit_at_once(&mut self, transaction: &Transaction) {
         self.chains.extend(&transaction.chains);
         self.elements.retain(|(set, _), _| !transaction.flush.contains(set));
+        // What leads to a chain comes with it.
+        let verdicts = transaction.chains.iter().filter_map(|chain| elements::of_chain(*chain));
+        self.elements.extend(verdicts.map(|verdict| ((verdict.set, verdict.key), verdict.value)));
         let (remove, add) = transaction.elements();
         for element in remove.into_values().flatten() {
             assert_eq!(
@@ -54,11 +57,18 @@ impl Kernel {
         }
     }
 
+    /// All elements, without those that lead to chains in no use any more.
     fn elements(&self) -> Vec<Element> {
-        self.elements
-            .iter()
-            .map(|((set, key), value)| Element { set: *set, key: *key, value: *value })
-            .collect()
+        let all = || {
+            self.elements.iter().map(|((set, key), value)| Element { set: *set, key: *key, value: *value })
+        };
+        let leads_to_chain = |element: &Element| element.set.kind.form() == Form::Chains;
+        let used: BTreeSet<DemandChain> = all()
+            .filter(|element| !leads_to_chain(element))
+            .flat_map(|element| needed_chains(&element).collect::<Vec<_>>())
+            .collect();
+        let is_used = |element: &Element| needed_chains(element).all(|chain| used.contains(&chain));
+        all().filter(|element| !leads_to_chain(element) || is_used(element)).collect()
     }
 
     /// The elements as from a dump.
@@ -71,7 +81,7 @@ impl Kernel {
                 }
                 Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
                 // Only rules write affinity entries.
-                Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
+                Key::Number(_) | Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
             }
         }
         read

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     nftables::{
+        elements::of_chain,
         layout::{DemandChain, Set},
         netlink::constants::{set, table},
     },
@@ -90,9 +91,11 @@ impl Comparison<'_> {
                 Some(held) => self.held(&place, key, wanted_held, held, wanted.fixed.contains(key)),
             }
         }
-        for key in found.elements.keys().filter(|key| !wanted.elements.contains_key(*key)) {
+        for (key, held) in found.elements.iter().filter(|(key, _)| !wanted.elements.contains_key(*key)) {
             self.found.checked += 1;
-            self.tell(&place, key, Deviation::Foreign);
+            if !is_of_unused_chain(name, key, held) {
+                self.tell(&place, key, Deviation::Foreign);
+            }
         }
     }
 
@@ -144,6 +147,15 @@ impl Comparison<'_> {
             }
         }
     }
+}
+
+/// True if it leads from a number to its chain, which no frontend needs at present.
+fn is_of_unused_chain(set: &str, key: &str, held: &BTreeSet<StoredEntry>) -> bool {
+    let chain = held.first().and_then(|(_, value)| DemandChain::by_name(value.strip_prefix("goto ")?));
+    let element = chain.and_then(of_chain);
+    element.is_some_and(|element| {
+        element.set.name() == set && element.to_string().starts_with(&format!("{key} : "))
+    })
 }
 
 fn slots_by_value(held: &BTreeSet<StoredEntry>) -> BTreeMap<&str, usize> {

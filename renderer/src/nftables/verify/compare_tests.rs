@@ -75,9 +75,9 @@ fn drift_is_named_missing_foreign_or_different_with_its_service() {
     });
     assert_eq!(foreign, [told("", "set cluster-ips4: 10.9.9.9", "foreign")]);
     let different = drift(|kernel| {
-        set(kernel, "services4").insert(WEB.to_owned(), [(None, "drop".to_owned())].into());
+        set(kernel, "services4").insert(WEB.to_owned(), [(None, "0:9".to_owned())].into());
     });
-    let detail = "different is drop, and must be goto pick-v4-3";
+    let detail = "different is 0:9, and must be 0:3";
     assert_eq!(different, [told(service, &format!("map services4: {WEB}"), detail)]);
 }
 
@@ -115,11 +115,13 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         kernel.chains.insert("theirs".to_owned(), String::new());
         // An unused chain of ours.
         kernel.chains.insert("pick-v4-9".to_owned(), String::new());
+        set(kernel, "pick-chains4").insert("0:9".to_owned(), [(None, "goto pick-v4-9".to_owned())].into());
+        set(kernel, "pick-chains4").insert("0:8".to_owned(), [(None, "goto pick-v4-9".to_owned())].into());
         kernel.chains.insert("filter-input".to_owned(), String::new());
         kernel.sets.remove("hairpin4");
         let theirs = KernelSet { declaration: [0; 5], elements: BTreeMap::new() };
         kernel.sets.insert("theirs".to_owned(), theirs);
-        kernel.sets.get_mut("unserved4").unwrap().declaration[2] = 1;
+        kernel.sets.get_mut("no-endpoints4").unwrap().declaration[2] = 1;
     });
     let told: Vec<(&str, &str)> =
         found.iter().map(|(_, element, told)| (element.as_str(), told.split(' ').next().unwrap())).collect();
@@ -127,9 +129,10 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         ("chains: check-v4", "missing"),
         ("chains: filter-input", "different"),
         ("chains: theirs", "foreign"),
+        ("map pick-chains4: 0:8", "foreign"),
         ("sets: hairpin4", "missing"),
+        ("sets: no-endpoints4", "different"),
         ("sets: theirs", "foreign"),
-        ("sets: unserved4", "different"),
         ("table inet contiv: ", "different"),
     ];
     assert_eq!(told, expected);

@@ -14,6 +14,8 @@ enum Type {
     Address(usize),
     Protocol,
     Port,
+    /// The handle of a traffic class, as the priority of a packet is.
+    Class,
     Interface,
 }
 
@@ -29,6 +31,7 @@ impl Type {
             8 => Self::Address(16),
             12 => Self::Protocol,
             13 => Self::Port,
+            23 => Self::Class,
             41 => Self::Interface,
             _ => return None,
         })
@@ -36,7 +39,7 @@ impl Type {
 
     const fn width(self) -> usize {
         match self {
-            Self::Integer => 4,
+            Self::Integer | Self::Class => 4,
             Self::Address(width) => width,
             Self::Family | Self::Protocol => 1,
             Self::Port => 2,
@@ -63,6 +66,11 @@ impl Type {
                 _ => return None,
             },
             Self::Port => u16::from_be_bytes(bytes.try_into().ok()?).to_string(),
+            Self::Class => match u32::from_ne_bytes(bytes.try_into().ok()?) {
+                0 => "none".to_owned(),
+                u32::MAX => "root".to_owned(),
+                handle => format!("{:x}:{:x}", handle >> 16, handle & 0xffff),
+            },
             Self::Interface => {
                 let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
                 format!("\"{}\"", str::from_utf8(name).ok()?.escape_debug())

@@ -131,10 +131,15 @@ impl TableVerifier {
             return Ok(Verification { checked: 1, drift: [drift].into() });
         };
         let mut verification = compare::compare(&wanted, &found);
-        // A missing chain has no rules; and the rules of an unused one must be right too.
-        let on_demand = found.chains.keys().filter_map(|name| DemandChain::by_name(name)).collect();
-        let existing = ExistingTable { on_demand, ..ExistingTable::default() };
         let rules = inspect::rules::read(self.socket()?)?;
+        // A missing chain has no rules; and the rules of an unused one must be right too, except for an empty one that a resync
+        // could not remove: nothing leads to it, and it is filled before anything does.
+        let is_left_over = |name: &&String| {
+            !wanted.chains.contains_key(*name) && !rules.has_any(name) && !found.leads_to(name)
+        };
+        let names = found.chains.keys().filter(|name| !is_left_over(name));
+        let on_demand = names.filter_map(|name| DemandChain::by_name(name)).collect();
+        let existing = ExistingTable { on_demand, ..ExistingTable::default() };
         for wrong in inspect::rules::compare(&rules, &existing) {
             if found.chains.contains_key(&wrong.chain) {
                 let place = format!("chain {}", wrong.chain);

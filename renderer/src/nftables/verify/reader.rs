@@ -21,6 +21,15 @@ pub(super) struct KernelTable {
     pub(super) sets: BTreeMap<String, KernelSet>,
 }
 
+impl KernelTable {
+    /// True if an element leads to the chain.
+    pub(super) fn leads_to(&self, chain: &str) -> bool {
+        let verdict = format!("goto {chain}");
+        let mut held = self.sets.values().flat_map(|set| set.elements.values()).flatten();
+        held.any(|(_, value)| *value == verdict)
+    }
+}
+
 /// A set or map.
 #[derive(Debug, Default)]
 pub(super) struct KernelSet {

@@ -77,7 +77,7 @@ impl DesiredTable {
         if let (Key::Slot(frontend, _), Value::Backend(_)) = (element.key, element.value) {
             self.memories.entry(frontend.to_string()).or_default().insert(value.to_owned());
         }
-        if let Value::Goto(DemandChain::Pick(pick)) = element.value
+        if let (Key::Frontend(_), Value::Goto(DemandChain::Pick(pick))) = (element.key, element.value)
             && pick.choice == Choice::Client
         {
             for (map, _) in [false, true].map(|outside| pick.slots_of(outside)) {

@@ -68,11 +68,13 @@ const PLAIN: Shape =
     Shape { name: "plain", flags: 0, key_len: 4, data: None, size: 0, fields: &[], counter: false };
 
 const RANGES: &str = "ranges";
+const NUMBERS: &str = "numbers";
+const GOTO: &str = "goto";
 
 /// Integer, of nft's types.
 const INTEGER: u32 = 4;
 
-static SHAPES: [Shape; 8] = [
+static SHAPES: [Shape; 9] = [
     PLAIN,
     Shape { name: "bounded", size: 3, ..PLAIN },
     Shape {
@@ -99,7 +101,8 @@ static SHAPES: [Shape; 8] = [
         size: 65_535,
         ..PLAIN
     },
-    Shape { name: "goto", flags: set::F_MAP, data: Some((data::TYPE_VERDICT, data::VERDICT_LEN)), ..PLAIN },
+    Shape { name: GOTO, flags: set::F_MAP, data: Some((data::TYPE_VERDICT, data::VERDICT_LEN)), ..PLAIN },
+    Shape { name: NUMBERS, flags: set::F_MAP, key_len: 12, data: Some((INTEGER, 4)), counter: true, ..PLAIN },
 ];
 
 /// How long elements live, in milliseconds: longer than any comparison takes.
@@ -516,8 +519,8 @@ impl Generator {
             _ if self.chance(2) => None,
             None => self.chance(1).then(|| value(&[1; 8])),
             Some((data::TYPE_VERDICT, _)) => Some(self.verdict()),
-            Some(_) => {
-                let len = if self.chance(3) { 4 } else { 8 };
+            Some((_, len)) => {
+                let len = if self.chance(3) { 12 - len } else { len } as usize;
                 let which = self.random.random_range(1..3);
                 Some(value(&vec![which; len]))
             }
@@ -716,6 +719,7 @@ impl Generator {
             }
             91..97 => self.anonymous(of, out, words, parts),
             97 if self.tries_unknown => say(words, out, "nonsense", &|_| ()),
+            97 | 98 => self.numbered(out, words),
             _ => {
                 say(words, out, "meta", &|out| {
                     out.u32(expr::META_KEY, expr::META_L4PROTO);
@@ -728,6 +732,38 @@ impl Generator {
                 });
             }
         }
+    }
+
+    /// What one map has for a key is written on the packet, and read again as the key of another; and what can go wrong with it.
+    fn numbered(&mut self, out: &mut Writer, words: &mut Vec<String>) {
+        let key =
+            self.pick(&[expr::META_PRIORITY, expr::META_PRIORITY, expr::META_MARK, 4]).unwrap_or_default();
+        if !self.chance(5) {
+            say(words, out, "payload", &|out| payload(out, 12));
+            say(words, out, "lookup", &|out| {
+                out.text(expr::LOOKUP_SET, NUMBERS);
+                out.u32(expr::LOOKUP_SREG, 1);
+                out.u32(expr::LOOKUP_DREG, 1);
+            });
+        }
+        let both = self.chance(5);
+        say(words, out, "meta", &|out| {
+            out.u32(expr::META_KEY, key);
+            out.u32(expr::META_SREG, 1);
+            if both {
+                out.u32(expr::META_DREG, 1);
+            }
+        });
+        say(words, out, "meta", &|out| {
+            out.u32(expr::META_KEY, expr::META_PRIORITY);
+            out.u32(expr::META_DREG, 1);
+        });
+        say(words, out, "lookup", &|out| {
+            out.text(expr::LOOKUP_SET, GOTO);
+            out.u32(expr::LOOKUP_SREG, 1);
+            out.u32(expr::LOOKUP_DREG, 0);
+        });
+        words.push(format!("by meta {key}, both {both}"));
     }
 
     /// A lookup in a set without a name, which is made right before; and what can go wrong with it.

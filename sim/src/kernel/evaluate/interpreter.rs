@@ -158,7 +158,15 @@ impl Interpreter<'_> {
                 let range = *offset as usize..(offset + len) as usize;
                 header.get(range).map(|bytes| (*to, bytes.to_vec()))
             }
+            Expression::Meta { key: key @ (expr::META_PRIORITY | expr::META_MARK), to } => {
+                Some((*to, packet.number(*key).to_ne_bytes().to_vec()))
+            }
             Expression::Meta { key, to } => Some((*to, meta(packet, *key))),
+            Expression::MetaSet { key, from } => {
+                let value = read(registers, *from, 4).first_chunk().copied().unwrap_or_default();
+                *packet.number(*key) = u32::from_ne_bytes(value);
+                return Next::Expression;
+            }
             Expression::Conntrack { key, direction, to } => {
                 conntrack(packet, *key, *direction).map(|value| (*to, value))
             }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::kernel::{
     ruleset::hook,
-    uapi::{NFPROTO_IPV4, NFPROTO_IPV6, verdict},
+    uapi::{NFPROTO_IPV4, NFPROTO_IPV6, expr, verdict},
 };
 
 /// The first packet of a connection.
@@ -41,6 +41,9 @@ pub(super) struct Packet {
     /// Bits of the connection's status.
     pub(super) status: u32,
     pub(super) is_masqueraded: bool,
+    /// What rules write on it: its priority and its mark.
+    pub(super) priority: u32,
+    pub(super) mark: u32,
     /// Destination and source have been decided on, and are not decided again.
     pub(super) is_decided: [bool; 2],
 }
@@ -55,8 +58,15 @@ impl Packet {
             interface: connection.interface.clone(),
             status: 0,
             is_masqueraded: false,
+            priority: 0,
+            mark: 0,
             is_decided: [false; 2],
         }
+    }
+
+    /// What rules write on it under this key of `meta`.
+    pub(super) const fn number(&mut self, key: u32) -> &mut u32 {
+        if key == expr::META_MARK { &mut self.mark } else { &mut self.priority }
     }
 
     const fn decision(hook: u32) -> usize {

@@ -1,0 +1,119 @@
+//! Tables of an earlier layout are brought over at the start of the agent, and back by an agent of that version: no connection
+//! fails, open ones go on, and clients keep their backends.
+
+use contiv_tests::{
+    agent::{Agent, AgentOptions},
+    cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
+    lab::{Family, Lab, Protocol, Responder, Result, isolated, load_ruleset},
+};
+
+/// What `contiv render -o nft` printed for the services of this test when each frontend was an element with a verdict.
+const VERDICT_MAPS: &str = include_str!("verdict-maps.nft");
+
+/// A service whose clients are remembered. With IPv6 too nft 1.0.6 could not load the table.
+const STICKY: &str = "apiVersion: v1
+kind: Service
+metadata: {name: sticky, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.82
+  clusterIPs: [10.96.0.82]
+  ipFamilies: [IPv4]
+  externalIPs: [192.0.2.82]
+  ports:
+  - {name: web, protocol: TCP, port: 80, targetPort: 8080, nodePort: 30082}
+  - {name: web-udp, protocol: UDP, port: 80, targetPort: 8080, nodePort: 30082}
+  - {name: web-sctp, protocol: SCTP, port: 80, targetPort: 8080, nodePort: 30082}
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 600}}
+status:
+  loadBalancer: {ingress: [{ip: 198.51.100.82}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: sticky-ipv4, namespace: default, labels: {kubernetes.io/service-name: sticky}}
+addressType: IPv4
+ports:
+- {name: web, protocol: TCP, port: 8080}
+- {name: web-udp, protocol: UDP, port: 8080}
+- {name: web-sctp, protocol: SCTP, port: 8080}
+endpoints:
+- {addresses: ['10.244.1.10'], nodeName: node, conditions: {ready: true}}
+- {addresses: ['10.244.2.10'], nodeName: node2, conditions: {ready: true}}
+";
+
+fn state(lab: &Lab) -> Result<(Manifests, Service)> {
+    let state = Manifests::new(lab)?;
+    let two = [lab.pod1.host, lab.pod3.host];
+    let web = Service::new("web", 80, &two);
+    state.put(&web)?;
+    let local = ServiceManifest::new(Service::new("local", 81, &two));
+    state.put_manifest(&ServiceManifest { external_local: true, ..local })?;
+    state.write("sticky.yaml", STICKY)?;
+    state.put(&Service::new("empty", 83, &[]))?;
+    Ok((state, web))
+}
+
+#[test]
+fn table_of_an_earlier_version_is_brought_over_and_back_without_a_failed_connection() -> Result<()> {
+    let name =
+        "earlier_table::table_of_an_earlier_version_is_brought_over_and_back_without_a_failed_connection";
+    isolated(name, |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = state(lab)?;
+        load_ruleset(&lab.node, VERDICT_MAPS)?;
+        let sticky = Service::new("sticky", 82, &[]).address(lab, Frontend::ClusterIp, Family::V4);
+        let remembered = lab.pod2.ask(Protocol::Tcp, sticky)?.answer()?.by;
+        let mut session = lab.client.open(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4))?;
+        let partner = session.ask()?;
+
+        let options = AgentOptions::with_open_table(state.url());
+        let listing = || lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"]);
+        // An agent of that version finds a table that it does not know, and replaces it in one transaction.
+        let back = format!("delete table inet contiv\n{VERDICT_MAPS}");
+        let mut session_goes_on = || {
+            assert_eq!(session.ask()?, partner, "an open connection keeps its backend");
+            Ok(())
+        };
+        let over_and_back = || {
+            for round in 0..5 {
+                let agent = Agent::start(lab, &options)?;
+                let new = listing()?;
+                assert!(new.contains("map pick-chains4") && !new.contains("unserved"), "{new}");
+                session_goes_on()?;
+                if round == 0 {
+                    let again = lab.pod2.distribution(Protocol::Tcp, sticky, 20)?;
+                    assert_eq!(again.into_keys().collect::<Vec<_>>(), std::slice::from_ref(&remembered));
+                }
+                agent.stop()?;
+                load_ruleset(&lab.node, &back)?;
+                assert!(listing()?.contains("map unserved4"));
+                session_goes_on()?;
+            }
+            Ok(())
+        };
+        let address = |frontend, family| web.address(lab, frontend, family);
+        let local = Service::new("local", 81, &[]).address(lab, Frontend::LoadBalancer, Family::V4);
+        let mut answered = [0; 4];
+        let [from_outside, of_local, from_pod, from_node] = &mut answered;
+        *from_outside =
+            lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+                *of_local = lab.client.ask_while(Protocol::Tcp, local, || {
+                    *from_pod = lab.pod2.ask_while(
+                        Protocol::Tcp,
+                        address(Frontend::ClusterIp, Family::V6),
+                        || {
+                            let udp = address(Frontend::ClusterIp, Family::V4);
+                            *from_node = lab.node.ask_while(Protocol::Udp, udp, over_and_back)?;
+                            Ok(())
+                        },
+                    )?;
+                    Ok(())
+                })?;
+                Ok(())
+            })?;
+        println!("{answered:?} answers while the table changed its layout ten times; none failed");
+        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+        Ok(())
+    })
+}
