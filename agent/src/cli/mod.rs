@@ -25,6 +25,7 @@ mod http_client;
 mod input;
 mod listing;
 mod man;
+mod migrate;
 mod name;
 mod nft;
 mod node_settings;
@@ -72,7 +73,7 @@ use outcome::Outcome;
 use terminal::Terminal;
 use usage_error::UsageError;
 
-use crate::environment::ignore_empty_variables;
+use crate::{capabilities::use_net_admin, environment::ignore_empty_variables};
 
 /// Services and their endpoints, from a store into this node's kernel.
 #[derive(Debug, Parser)]
@@ -103,6 +104,7 @@ enum Command {
     SupportBundle(support_bundle::SupportBundle),
     Cleanup(cleanup::Cleanup),
     Controller(controller::Controller),
+    Migrate(migrate::Migrate),
     Completions(completions::Completions),
     Version(version::Version),
     Man(man::Man),
@@ -126,6 +128,7 @@ fn parse() -> Result<Cli, clap::Error> {
 
 /// Parses the command line, runs the command and returns the exit code.
 pub fn main() -> ExitCode {
+    use_net_admin();
     completions::answer_shell(Cli::command);
     let cli = parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
@@ -148,6 +151,7 @@ pub fn main() -> ExitCode {
         Command::SupportBundle(command) => command.run(&mut terminal),
         Command::Cleanup(command) => command.run(&mut terminal),
         Command::Controller(command) => command.run(&mut terminal),
+        Command::Migrate(command) => command.run(&mut terminal),
         Command::Completions(command) => command.run(&mut terminal),
         Command::Version(command) => command.run(&mut terminal),
         Command::Man(command) => command.run(Cli::command()),

@@ -21,7 +21,7 @@ const NEED_A_KERNEL: [&str; 5] =
     ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
 /// Commands that are not run here, by prefix, and why.
-const ELSEWHERE: [(&str, &str); 13] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("sudo ", "scripts/package-test follows getting-started.md and installs, upgrades, stops and purges"),
     ("systemctl ", "the same"),
     ("python3 -m http.server ", "the same"),
@@ -34,6 +34,8 @@ const ELSEWHERE: [(&str, &str); 13] = [
     ("target/dist/contiv agent ", "scripts/package-test starts it by its unit"),
     ("cargo ", "scripts/test runs cargo; that the names exist is tested here"),
     ("scripts/", "CI and people; that they exist is tested here"),
+    ("helm ", "scripts/manifests renders the chart"),
+    ("skopeo ", "a registry is needed; scripts/image-test unpacks the same layout"),
     ("export ", "the commands that follow get a store of the test"),
 ];
 
@@ -167,7 +169,13 @@ impl Machine {
         }
         fs::create_dir(here.join("bin")).unwrap();
         let kubectl = here.join("bin/kubectl");
-        fs::write(&kubectl, format!("#!/bin/sh\ncat {}/cluster.yaml\n", here.display())).unwrap();
+        let kube_proxy = root().join("agent/src/cli/migrate/golden/kubeadm.yaml");
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *'configmap kube-proxy'*) cat {} ;; *) cat {}/cluster.yaml ;; esac\n",
+            kube_proxy.display(),
+            here.display()
+        );
+        fs::write(&kubectl, script).unwrap();
         fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
         let binaries = Path::new(env!("CARGO_BIN_EXE_contiv")).parent().unwrap();
         let others = std::env::var("PATH").unwrap();

@@ -76,6 +76,11 @@ pub(crate) fn remove(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Whether any of them is there.
+pub(crate) fn is_there(lab: &Lab) -> Result<bool> {
+    Ok(lab.node.exec(&["nft", "list", "tables"])?.contains("kube-proxy"))
+}
+
 fn rules_of(lab: &Lab, service: &Service, family: Family) -> String {
     let (ip, address_type) = match family {
         Family::V4 => ("ip", "ipv4_addr"),

@@ -1,7 +1,8 @@
-//! From a Kubernetes API server to packets, directly and by the reflector; and the manifests of `examples/kubernetes`.
+//! From a Kubernetes API server to packets, directly and by the reflector; and the manifests of `packaging/kubernetes`.
 
 mod cluster;
 mod kube_proxy;
+mod kube_proxy_iptables;
 mod manifests;
 mod moving_over;
 mod packets;

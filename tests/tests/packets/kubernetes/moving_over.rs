@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, Session, isolated},
 };
 
-use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
+use crate::kubernetes::{cluster::Kubernetes, kube_proxy, kube_proxy_iptables};
 
 /// The length of each stage, enough for many connections.
 const STAGE: Duration = Duration::from_millis(700);
@@ -45,72 +45,84 @@ fn check(open: &mut [OpenConnection], stage: &str) -> Result<()> {
     Ok(())
 }
 
-/// The tables of both proxies.
-fn tables(lab: &Lab) -> Result<Vec<String>> {
-    let listed = lab.node.exec(&["nft", "list", "tables"])?;
-    let mut tables: Vec<String> = listed.lines().map(str::to_owned).collect();
-    tables.sort();
-    Ok(tables)
+/// A mode of kube-proxy: how its rules come and go.
+struct Mode {
+    load: fn(&Lab, &Service) -> Result<()>,
+    remove: fn(&Lab) -> Result<()>,
+    is_there: fn(&Lab) -> Result<bool>,
+}
+
+/// The proxies whose rules the node has: contiv's, and kube-proxy's.
+fn proxies(lab: &Lab, mode: &Mode) -> Result<[bool; 2]> {
+    let tables = lab.node.exec(&["nft", "list", "tables"])?;
+    Ok([tables.lines().any(|table| table == "table inet contiv"), (mode.is_there)(lab)?])
+}
+
+/// The move of a node from kube-proxy to contiv and back.
+fn move_there_and_back(lab: &Lab, mode: &Mode) -> Result<()> {
+    let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+    let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+    let kubernetes = Kubernetes::start(lab)?;
+    kubernetes.put(&web)?;
+    let options = AgentOptions::with_store(kubernetes.url()?);
+    (mode.load)(lab, &web)?;
+    let mut open_before = open(lab, &web)?;
+    let moves = || -> Result<()> {
+        thread::sleep(STAGE);
+        let agent = Agent::start(lab, &options)?;
+        assert_eq!(proxies(lab, mode)?, [true, true]);
+        let mut open_beside = open(lab, &web)?;
+        thread::sleep(STAGE);
+        (mode.remove)(lab)?;
+        assert_eq!(proxies(lab, mode)?, [true, false]);
+        check(&mut open_before, "opened under kube-proxy, now under contiv")?;
+        check(&mut open_beside, "opened under both, now under contiv")?;
+        let mut open_after = open(lab, &web)?;
+        thread::sleep(STAGE);
+
+        (mode.load)(lab, &web)?;
+        assert_eq!(proxies(lab, mode)?, [true, true]);
+        thread::sleep(STAGE);
+        assert!(agent.stop()?.success());
+        lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
+        assert_eq!(proxies(lab, mode)?, [false, true]);
+        thread::sleep(STAGE);
+        check(&mut open_before, "opened under kube-proxy, there and back")?;
+        check(&mut open_beside, "opened under both, back under kube-proxy")?;
+        check(&mut open_after, "opened under contiv, now under kube-proxy")
+    };
+    let address = |frontend, family| web.address(lab, frontend, family);
+    let mut answered = [0; 4];
+    let [outside4, outside6, pod, node] = &mut answered;
+    *outside4 = lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+        *outside6 = lab.client.ask_while(Protocol::Tcp, address(Frontend::ExternalIp, Family::V6), || {
+            *pod = lab.pod2.ask_while(Protocol::Tcp, address(Frontend::ClusterIp, Family::V4), || {
+                let cluster_ip = address(Frontend::ClusterIp, Family::V6);
+                *node = lab.node.ask_while(Protocol::Tcp, cluster_ip, moves)?;
+                Ok(())
+            })?;
+            Ok(())
+        })?;
+        Ok(())
+    })?;
+    assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+    Ok(())
 }
 
 #[test]
 fn node_moves_from_kube_proxy_and_back_without_lost_connections() -> Result<()> {
     let test = "kubernetes::moving_over::node_moves_from_kube_proxy_and_back_without_lost_connections";
-    isolated(test, |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
-        let kubernetes = Kubernetes::start(lab)?;
-        kubernetes.put(&web)?;
-        let options = AgentOptions::with_store(kubernetes.url()?);
-        let both = ["table inet contiv", "table ip kube-proxy", "table ip6 kube-proxy"];
-        let (ours, theirs) = both.split_at(1);
-        kube_proxy::load(lab, &web)?;
-        let mut open_before = open(lab, &web)?;
-        let moves = || -> Result<()> {
-            thread::sleep(STAGE);
-            let agent = Agent::start(lab, &options)?;
-            assert_eq!(tables(lab)?, both);
-            let mut open_beside = open(lab, &web)?;
-            thread::sleep(STAGE);
-            kube_proxy::remove(lab)?;
-            assert_eq!(tables(lab)?, ours);
-            check(&mut open_before, "opened under kube-proxy, now under contiv")?;
-            check(&mut open_beside, "opened under both, now under contiv")?;
-            let mut open_after = open(lab, &web)?;
-            thread::sleep(STAGE);
+    let mode = Mode { load: kube_proxy::load, remove: kube_proxy::remove, is_there: kube_proxy::is_there };
+    isolated(test, |lab| move_there_and_back(lab, &mode))
+}
 
-            kube_proxy::load(lab, &web)?;
-            assert_eq!(tables(lab)?, both);
-            thread::sleep(STAGE);
-            assert!(agent.stop()?.success());
-            lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
-            assert_eq!(tables(lab)?, theirs);
-            thread::sleep(STAGE);
-            check(&mut open_before, "opened under kube-proxy, there and back")?;
-            check(&mut open_beside, "opened under both, back under kube-proxy")?;
-            check(&mut open_after, "opened under contiv, now under kube-proxy")
-        };
-        let address = |frontend, family| web.address(lab, frontend, family);
-        let mut answered = [0; 4];
-        let [outside4, outside6, pod, node] = &mut answered;
-        *outside4 = lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
-            *outside6 =
-                lab.client.ask_while(Protocol::Tcp, address(Frontend::ExternalIp, Family::V6), || {
-                    *pod = lab.pod2.ask_while(
-                        Protocol::Tcp,
-                        address(Frontend::ClusterIp, Family::V4),
-                        || {
-                            let cluster_ip = address(Frontend::ClusterIp, Family::V6);
-                            *node = lab.node.ask_while(Protocol::Tcp, cluster_ip, moves)?;
-                            Ok(())
-                        },
-                    )?;
-                    Ok(())
-                })?;
-            Ok(())
-        })?;
-        println!("{answered:?} new connections from outside, a pod and the node, and none failed");
-        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
-        Ok(())
-    })
+#[test]
+fn node_moves_from_iptables_and_back_without_lost_connections() -> Result<()> {
+    let test = "kubernetes::moving_over::node_moves_from_iptables_and_back_without_lost_connections";
+    let mode = Mode {
+        load: kube_proxy_iptables::load,
+        remove: kube_proxy_iptables::remove,
+        is_there: kube_proxy_iptables::is_there,
+    };
+    isolated(test, |lab| move_there_and_back(lab, &mode))
 }
