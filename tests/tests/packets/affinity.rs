@@ -137,6 +137,32 @@ fn client_keeps_its_backend_on_every_frontend() -> Result<()> {
 }
 
 #[test]
+fn affinity_is_switched_on_and_off_while_service_runs() -> Result<()> {
+    let plain = |lab: &Lab| ServiceManifest::new(Service::new("web", 80, &three(lab)));
+    run(
+        "affinity::affinity_is_switched_on_and_off_while_service_runs",
+        |lab| vec![plain(lab)],
+        |lab, state, _agent, _| {
+            let web = Service::new("web", 80, &[]);
+            let address = web.address(lab, Frontend::NodePort, Family::V4);
+            let shares =
+                || Ok::<_, LabError>(lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?.len());
+            assert!(shares()? > 1);
+            for (manifest, is_sticky) in
+                [(sticky("web", 80, THREE_HOURS, &three(lab)), true), (plain(lab), false)]
+            {
+                state.put_manifest(&manifest)?;
+                wait_until("the change counts", Duration::from_secs(10), || {
+                    shares().is_ok_and(|shares| (shares == 1) == is_sticky)
+                })?;
+                assert_eq!(shares()? == 1, is_sticky);
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
 fn new_connections_renew_the_timeout_and_idle_clients_are_forgotten() -> Result<()> {
     run(
         "affinity::new_connections_renew_the_timeout_and_idle_clients_are_forgotten",

@@ -98,6 +98,16 @@ fn every_promise_of_kubernetes_names_tests_that_exist() {
     assert!(check("docs/kubernetes.md") > 10);
 }
 
+#[test]
+fn every_service_test_of_kubernetes_names_tests_that_exist() {
+    assert!(check("docs/conformance.md") > 70);
+}
+
+#[test]
+fn every_promise_of_migration_names_tests_that_exist() {
+    assert!(check("docs/migration.md") > 5);
+}
+
 /// Checks a document and returns the number of rows.
 fn check(document: &str) -> usize {
     let text = fs::read_to_string(root().join(document)).unwrap();
