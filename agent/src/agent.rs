@@ -1,20 +1,24 @@
 //! The running agent, put together: store, node, renderers, debug HTTP, signals.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{registry, route::Routes};
 use contiv_store::{Feed, NodeScope, Store, StoreUrl};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
-    health,
+    health::{self, ProxyHealth},
     http::{self, Api},
     local_addresses::{self, Local},
     logging::LogLevel,
@@ -24,7 +28,7 @@ use crate::{
         CoreConfig, GuardConfig, HistoryLimits, Input, Node, NodeConfig, RendererSpec, Request,
         StoreFeedEnded, VerificationConfig,
     },
-    process::{self, SignalRequest, Signals, listen},
+    process::{self, SignalRequest, Signals, listen, listen_if_free, listen_when_free},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::{StateDir, attached_pods},
 };
@@ -59,14 +63,7 @@ async fn run_until_stopped(
     let listener = listen("--listen", config.listen).await?;
     // With port 0 the system has chosen one.
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
-    let healthz_listener = match config.healthz_listen.0 {
-        None => None,
-        Some(address) => {
-            let listener = listen("--healthz-listen", address).await?;
-            info!(healthz = %listener.local_addr().unwrap_or(address), "health for load balancers");
-            Some(listener)
-        }
-    };
+    let healthz = open_healthz(config).await?;
     let store = open_store(config).await?;
     let feed = Feed::start_paged(store, key::ROOT);
     let metrics = Arc::new(Metrics::new(config.service_counters));
@@ -113,8 +110,8 @@ async fn run_until_stopped(
         .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
-    if let Some(listener) = healthz_listener {
-        servers.spawn(http::serve_load_balancers(listener, api, proxy_health, stop.clone()));
+    if let Some((address, listener)) = healthz {
+        servers.spawn(serve_healthz(address, listener, api, proxy_health, stop.clone()));
     }
     // It ends with the node.
     tokio::spawn(health_checks.run());
@@ -157,6 +154,39 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     contiv_store::open_for_node(&config.store, config.etcd_access(), scope, recall)
         .await
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))
+}
+
+/// The address of /healthz, if it is wanted, and its listener, unless another program has the address.
+async fn open_healthz(config: &Config) -> anyhow::Result<Option<(SocketAddr, Option<TcpListener>)>> {
+    let Some(address) = config.healthz_listen.0 else { return Ok(None) };
+    let listener = listen_if_free("--healthz-listen", address).await?;
+    if let Some(listener) = &listener {
+        info!(healthz = %listener.local_addr().unwrap_or(address), "health for load balancers");
+    } else {
+        warn!(%address, "health for load balancers: another program has the address; it is tried until it is free");
+    }
+    Ok(Some((address, listener)))
+}
+
+/// Serves /healthz. Beside kube-proxy its address is in use, and is taken over once kube-proxy is gone.
+async fn serve_healthz(
+    address: SocketAddr,
+    listener: Option<TcpListener>,
+    api: Api,
+    proxy: watch::Receiver<ProxyHealth>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let listener = match listener {
+        Some(listener) => listener,
+        None => tokio::select! {
+            listener = listen_when_free(address) => {
+                info!(healthz = %address, "health for load balancers: the address is free now");
+                listener
+            }
+            () = stop.cancelled() => return Ok(()),
+        },
+    };
+    http::serve_load_balancers(listener, api, proxy, stop).await
 }
 
 /// Pods whose interface went while no agent ran are detached, since no other process does it.

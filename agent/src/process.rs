@@ -8,13 +8,15 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::service_manager::ServiceManager;
 
 /// The runtime has little work: watching, and answering a few requests.
 const WORKERS: usize = 2;
+/// How often an address that another program has is tried again.
+const LISTEN_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long pending requests may take at the end.
 const HTTP_DRAIN_LIMIT: Duration = Duration::from_millis(500);
 
@@ -40,15 +42,36 @@ where
 
 /// Listens; an error about the address names the flag that sets it.
 pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
-            io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
-            io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
-            _ => "choose another with",
-        };
-        anyhow!("failed to listen on {address}: {error}: {hint} {flag}")
-    })
+    TcpListener::bind(address).await.map_err(|error| failed_to_listen(flag, address, &error))
+}
+
+/// Listens, or returns nothing while another program has the address.
+pub(crate) async fn listen_if_free(flag: &str, address: SocketAddr) -> anyhow::Result<Option<TcpListener>> {
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(failed_to_listen(flag, address, &error)),
+    }
+}
+
+/// Listens as soon as the address is free.
+pub(crate) async fn listen_when_free(address: SocketAddr) -> TcpListener {
+    loop {
+        sleep(LISTEN_RETRY_INTERVAL).await;
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return listener;
+        }
+    }
+}
+
+fn failed_to_listen(flag: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
+        io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
+        _ => "choose another with",
+    };
+    anyhow!("failed to listen on {address}: {error}: {hint} {flag}")
 }
 
 /// Waits for stopping servers: a request that hangs must not keep the process from ending.

@@ -2,7 +2,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
     thread,
@@ -237,6 +237,25 @@ fn load_balancers_ask_on_address_of_their_own() {
 }
 
 #[test]
+fn healthz_address_in_use_is_taken_over_when_it_is_free() {
+    let folder = folder();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let mut arguments = arguments(folder.path(), "127.0.0.1:0");
+    let position = arguments.iter().position(|argument| argument == "--healthz-listen").unwrap();
+    arguments[position + 1].clone_from(&address);
+    let agent = Agent::start_waiting_for(&arguments, "ready: ");
+    drop(other);
+    let start = Instant::now();
+    while TcpStream::connect(&address).is_err() {
+        assert!(start.elapsed() < LIMIT, "nobody listens on {address}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(get(&address, "/healthz").starts_with("HTTP/1.0 200"));
+    drop(agent);
+}
+
+#[test]
 fn sigterm_ends_it_at_once_and_sighup_is_resync() {
     let folder = folder();
     let mut agent = Agent::start(folder.path());
@@ -285,7 +304,6 @@ fn start_failure_is_named_with_a_hint() {
     };
     for (flag, value, expected) in [
         ("--listen", taken.as_str(), &["--listen", taken.as_str(), "in use"][..]),
-        ("--healthz-listen", taken.as_str(), &["--healthz-listen", taken.as_str(), "in use"]),
         ("--store", "dir:/nowhere", &["--store", "/nowhere"]),
         ("--state-dir", "/proc/nowhere", &["--state-dir", "/proc/nowhere"]),
     ] {

@@ -1,5 +1,5 @@
-//! The manifests of `examples/kubernetes` are accepted by the API server, allow only what is needed, and contain valid
-//! configurations of contiv.
+//! The manifests of `packaging/kubernetes/kustomization`: what their pods may do, and that contiv takes the configurations in them.
+//! That they fit the schemas of Kubernetes is tested by `scripts/manifests --check`.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -10,15 +10,31 @@ use std::{
 };
 
 use contiv_tests::agent::binary;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("examples/kubernetes")
+/// The kustomizations, with the kind of their workload and the command that it runs.
+const KUSTOMIZATIONS: [(&str, &str, &str); 2] =
+    [("agent", "DaemonSet", "agent"), ("reflector", "Deployment", "controller")];
+
+fn folder(kustomization: &str) -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    workspace.join("packaging/kubernetes/kustomization").join(kustomization)
 }
 
-fn manifests(file: &str) -> Vec<Value> {
-    let text = fs::read_to_string(folder().join(file)).expect("an example");
+fn manifests(kustomization: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder(kustomization).join("manifests.yaml")).expect("manifests");
     serde_saphyr::from_multiple(&text).expect("YAML")
+}
+
+/// The generator of the `ConfigMap`.
+fn generator(kustomization: &str) -> Value {
+    let text = fs::read_to_string(folder(kustomization).join("kustomization.yaml")).expect("a kustomization");
+    let file: Value = serde_saphyr::from_str(&text).expect("YAML");
+    file["configMapGenerator"][0].clone()
+}
+
+fn pod(kustomization: &str, workload: &str) -> Value {
+    of_kind(&manifests(kustomization), workload)["spec"]["template"]["spec"].clone()
 }
 
 fn of_kind<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
@@ -49,7 +65,7 @@ fn list_and_watch(resources: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn agent_role_may_list_and_watch_only_what_it_reads() {
-    let all = manifests("agent.yaml");
+    let all = manifests("agent");
     let needed =
         ["/nodes", "/services", "discovery.k8s.io/endpointslices", "workload.linkerd.io/externalworkloads"];
     assert_eq!(rights(of_kind(&all, "ClusterRole")), list_and_watch(&needed));
@@ -57,7 +73,7 @@ fn agent_role_may_list_and_watch_only_what_it_reads() {
 
 #[test]
 fn reflector_role_may_list_and_watch_only_what_it_reflects() {
-    let all = manifests("reflector.yaml");
+    let all = manifests("reflector");
     let needed = [
         "/namespaces",
         "/nodes",
@@ -71,44 +87,71 @@ fn reflector_role_may_list_and_watch_only_what_it_reflects() {
 }
 
 #[test]
+fn pods_may_do_only_what_they_need() {
+    for (kustomization, workload, _) in KUSTOMIZATIONS {
+        let pod = pod(kustomization, workload);
+        let containers = pod["containers"].as_array().expect("containers");
+        assert_eq!((containers.len(), pod.get("initContainers")), (1, None), "{kustomization}");
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{kustomization}");
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{kustomization}");
+        let security = &containers[0]["securityContext"];
+        let capabilities = match kustomization {
+            "agent" => json!({ "drop": ["ALL"], "add": ["NET_ADMIN"] }),
+            _ => json!({ "drop": ["ALL"] }),
+        };
+        let needed = json!({
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": capabilities,
+        });
+        assert_eq!(*security, needed, "{kustomization}");
+    }
+}
+
+#[test]
 fn names_in_the_manifests_exist() {
-    for (file, workload) in [("agent.yaml", "DaemonSet"), ("reflector.yaml", "Deployment")] {
-        let all = manifests(file);
-        let pod = &of_kind(&all, workload)["spec"]["template"]["spec"];
+    for (kustomization, workload, _) in KUSTOMIZATIONS {
+        let all = manifests(kustomization);
+        let pod = pod(kustomization, workload);
         let name = |kind| of_kind(&all, kind)["metadata"]["name"].clone();
         assert_eq!(pod["serviceAccountName"], name("ServiceAccount"));
         let binding = of_kind(&all, "ClusterRoleBinding");
         assert_eq!(binding["roleRef"]["name"], name("ClusterRole"));
         assert_eq!(binding["subjects"][0]["name"], name("ServiceAccount"));
-        assert_eq!(
-            binding["subjects"][0]["namespace"],
-            of_kind(&all, "ServiceAccount")["metadata"]["namespace"]
-        );
+        for object in [&binding["subjects"][0], &of_kind(&all, "ServiceAccount")["metadata"]] {
+            assert_eq!(object["namespace"], name("Namespace"));
+        }
+        let generator = generator(kustomization);
         let volumes = pod["volumes"].as_array().expect("volumes");
-        assert!(volumes.iter().any(|volume| volume["configMap"]["name"] == name("ConfigMap")));
-        let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+        assert!(volumes.iter().any(|volume| volume["configMap"]["name"] == generator["name"]));
+        let container = &pod["containers"][0];
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
         for mount in mounts {
             assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{mount}");
         }
+        let keys: BTreeSet<&str> =
+            generator["literals"].as_array().expect("literals").iter().map(key).collect();
+        let references = container["env"].as_array().expect("variables").iter();
+        let wanted: BTreeSet<&str> = references
+            .filter_map(|variable| variable["valueFrom"]["configMapKeyRef"]["key"].as_str())
+            .collect();
+        assert_eq!(keys, wanted, "{kustomization}");
     }
+}
+
+/// The key of `key=value`.
+fn key(literal: &Value) -> &str {
+    literal.as_str().expect("text").split('=').next().unwrap_or_default()
 }
 
 #[test]
 fn contiv_takes_configurations() {
-    for (file, command, key) in
-        [("agent.yaml", "agent", "agent.toml"), ("reflector.yaml", "controller", "controller.toml")]
-    {
-        let all = manifests(file);
-        let config = of_kind(&all, "ConfigMap")["data"][key].as_str().expect("a configuration").to_owned();
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join(key);
-        fs::write(&path, config).expect("written");
+    for (kustomization, _, command) in KUSTOMIZATIONS {
+        let path = folder(kustomization).join(format!("{command}.toml"));
         let output = Command::new(binary().expect("contiv"))
             .env_clear()
             .args([command, "--check-config", "--config"])
             .arg(&path)
             .output()
             .expect("it starts");
-        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{kustomization}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }

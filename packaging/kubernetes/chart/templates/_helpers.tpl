@@ -1,0 +1,74 @@
+{{/* The name of a component: contiv-agent in a release named contiv. */}}
+{{- define "contiv.name" -}}
+{{ printf "%s-%s" (.root.Release.Name | trunc 50 | trimSuffix "-") .component }}
+{{- end }}
+
+{{- define "contiv.selector" -}}
+app.kubernetes.io/name: contiv-{{ .component }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "contiv.labels" -}}
+{{ include "contiv.selector" . }}
+app.kubernetes.io/part-of: contiv
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end }}
+
+{{- define "contiv.metadata" -}}
+name: {{ include "contiv.name" . }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "contiv.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "contiv.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* A configuration file (TOML): JSON's strings, numbers, booleans and lists are TOML's too. */}}
+{{- define "contiv.toml" -}}
+{{- range $key, $value := . }}
+{{- $key }} = {{ toJson $value }}
+{{ end }}
+{{- end }}
+
+{{/* Where probes ask: the host and the port of the debug HTTP. */}}
+{{- define "contiv.probe" -}}
+{{- $port := mustRegexFind "[0-9]+$" .listen | int -}}
+{{- $host := trimSuffix (printf ":%d" $port) .listen | trimPrefix "[" | trimSuffix "]" -}}
+host: {{ get (dict "0.0.0.0" "127.0.0.1" "::" "::1") $host | default $host | quote }}
+port: {{ $port }}
+{{- end }}
+
+{{/* Where the API server is, in the place of the variables that name its service. */}}
+{{- define "contiv.apiServer" -}}
+- name: KUBERNETES_SERVICE_HOST
+  valueFrom: {configMapKeyRef: {name: {{ . }}, key: api-server-host}}
+- name: KUBERNETES_SERVICE_PORT
+  valueFrom: {configMapKeyRef: {name: {{ . }}, key: api-server-port}}
+{{- end }}
+
+{{- define "contiv.apiServerData" -}}
+api-server-host: {{ required "apiServer.host: the address of the API server itself, as in api.example.com, is required" .host | quote }}
+api-server-port: {{ .port | quote }}
+{{- end }}
+
+{{- define "contiv.pullSecrets" -}}
+{{- with .Values.image.pullSecrets -}}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "contiv.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
