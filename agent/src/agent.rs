@@ -176,15 +176,16 @@ async fn serve_healthz(
     proxy: watch::Receiver<ProxyHealth>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let listener = match listener {
-        Some(listener) => listener,
-        None => tokio::select! {
+    let listener = if let Some(listener) = listener {
+        listener
+    } else {
+        tokio::select! {
             listener = listen_when_free(address) => {
                 info!(healthz = %address, "health for load balancers: the address is free now");
                 listener
             }
             () = stop.cancelled() => return Ok(()),
-        },
+        }
     };
     http::serve_load_balancers(listener, api, proxy, stop).await
 }

@@ -72,7 +72,7 @@ impl Migrate {
                 writeln!(terminal.err, "{}: {}: {}", line.setting, line.conversion, line.detail)?;
             }
         }
-        Ok(Outcome::good_if(!migration.lines.iter().any(plan::Line::needs_attention)))
+        Ok(Outcome::success_if(!migration.lines.iter().any(plan::Line::needs_attention)))
     }
 }
 
