@@ -2,16 +2,16 @@
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// Makes `CAP_NET_ADMIN` effective where this process is permitted to use it.
+/// Makes `CAP_NET_ADMIN` effective if this process has it in its permitted set.
 ///
-/// In a container the file of the program permits it to a user who is not root. It is not effective from the start, for then
-/// the kernel would refuse to start the program in a container that may not have it, as the one of the controllers. To be
-/// called before there is a second thread: each has capabilities of its own, and inherits them from the one that starts it.
+/// In a container the file capabilities of the program permit it to a user who is not root. They do not make it effective: then
+/// the kernel would refuse to start the program in a container whose bounding set lacks it, such as that of the controllers.
+/// To be called before there is a second thread: threads have capabilities of their own, inherited from their creator.
 pub(crate) fn use_net_admin() {
     let Ok(mut sets) = capabilities(None) else { return };
     if sets.permitted.contains(CapabilitySet::NET_ADMIN) {
         sets.effective |= CapabilitySet::NET_ADMIN;
-        // Should it fail, what needs the capability says what it lacks.
+        // A failure shows in the first netlink request, whose error names the capability.
         let _ = set_capabilities(None, sets);
     }
 }

@@ -38,20 +38,16 @@ fn change(workload: Workload, number: u32) -> churn::Change {
     };
     let write = |kind: SingleChange, number: u32| kind.write(workload, service(number), 0);
     let is_deletion = (number / APART).is_multiple_of(2);
-    let writes: Vec<Write> = match number % 4 {
-        0 => vec![slice(number, Variant::Replaced(number))],
-        1 => vec![slice(number, Variant::OneMore(number))],
-        2 => vec![slice(number - 1 - APART, Variant::Original)],
-        _ if is_deletion => vec![write(SingleChange::ServiceDeleted, number)],
+    let (brings_newcomer, writes): (bool, Vec<Write>) = match number % 4 {
+        0 => (true, vec![slice(number, Variant::Replaced(number))]),
+        1 => (true, vec![slice(number, Variant::OneMore(number))]),
+        2 => (false, vec![slice(number - 1 - APART, Variant::Original)]),
+        _ if is_deletion => (false, vec![write(SingleChange::ServiceDeleted, number)]),
         _ => {
             let deleted = number - APART;
-            vec![slice(deleted, Variant::Replaced(number)), write(SingleChange::ServiceCreated, deleted)]
+            let slice = slice(deleted, Variant::Replaced(number));
+            (true, vec![slice, write(SingleChange::ServiceCreated, deleted)])
         }
-    };
-    let brings_newcomer = match number % 4 {
-        0 | 1 => true,
-        2 => false,
-        _ => !is_deletion,
     };
     churn::Change { writes: writes.into_iter().map(operation).collect(), brings_newcomer }
 }
