@@ -17,8 +17,9 @@ use super::{
 
 /// Print the backends of services as the running agent has them, a line for each port and backend
 ///
-/// A port without backends has a line too. The name of a backend is its address and port. Exit codes: 0 success; 1 the agent
-/// does not answer, or does not have a named service; 2 wrong usage.
+/// A port without backends has a line too. STATE is `other family` where the service has no address of the backend's family: it
+/// gets no connection. The name of a backend is its address and port. Exit codes: 0 success; 1 the agent does not answer, or
+/// does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "backend")]
 pub(super) struct Backends {
@@ -79,15 +80,16 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
         value["service_port"] = json!(port.port);
         value["protocol"] = json!(port.protocol);
         let mut cells = lead();
-        cells.extend(row(backend));
+        cells.extend(row(service, backend));
         let wide = vec![yes(backend.in_topology), yes(backend.host_network)];
         Item { name: endpoint(backend), value, cells: (cells, wide) }
     };
     port.backends.iter().enumerate().map(item).collect()
 }
 
-fn row(backend: &BackendView) -> [Cell; 4] {
+fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
     let state = match backend.state {
+        _ if !service.is_in_family_of(backend.address) => Cell::styled("other family", TextStyle::Warning),
         BackendState::Ready => Cell::styled("ready", TextStyle::Good),
         BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
     };

@@ -21,8 +21,8 @@ const DEFAULT_RENDERER: &str = "nftables";
 /// Print the services as the running agent has them: their addresses, and the number of their backends
 ///
 /// BACKENDS is the number of ready ones, and after a + the number of those that are terminating and still serving: each address
-/// once, whatever its ports, and only of the service's address families. Exit codes: 0 success; 1 the agent does not answer, or
-/// does not have a named service; 2 wrong usage.
+/// once, whatever its ports, and only of the service's address families. Where all are of the other family it says how many. Exit
+/// codes: 0 success; 1 the agent does not answer, or does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "service")]
 pub(super) struct Services {
@@ -95,19 +95,20 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     ]
 }
 
-/// The addresses of matching backends, each once, whatever its ports; only of the service's families.
+/// The addresses of matching backends, each once, whatever its ports.
 fn addresses(service: &ServiceView, is_meant: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
-    let counted = backends.filter(|backend| service.is_in_family_of(backend.address) && is_meant(backend));
-    counted.map(|backend| backend.address).collect()
+    backends.filter(|backend| is_meant(backend)).map(|backend| backend.address).collect()
 }
 
 fn backends(service: &ServiceView) -> Cell {
-    let ready = addresses(service, |backend| backend.state == BackendState::Ready);
-    let all = addresses(service, |_| true);
-    let is_served =
-        |port: &PortView| port.backends.iter().any(|backend| service.is_in_family_of(backend.address));
+    let is_usable = |backend: &BackendView| service.is_in_family_of(backend.address);
+    let all = addresses(service, is_usable);
+    let ready = addresses(service, |backend| is_usable(backend) && backend.state == BackendState::Ready);
+    let others = addresses(service, |backend| !is_usable(backend));
+    let is_served = |port: &PortView| port.backends.iter().any(is_usable);
     let text = match (ready.len(), all.len() - ready.len()) {
+        (0, 0) if !others.is_empty() => format!("0 ({} of the other family)", others.len()),
         (ready, 0) => ready.to_string(),
         // Terminating ones that are ready at no port.
         (ready, terminating) => format!("{ready}+{terminating}"),
@@ -122,7 +123,7 @@ fn backends(service: &ServiceView) -> Cell {
 }
 
 fn wide_cells(service: &ServiceView) -> Vec<Cell> {
-    let local = addresses(service, |backend| backend.local).len();
+    let local = addresses(service, |backend| backend.local && service.is_in_family_of(backend.address)).len();
     let affinity = match service.session_affinity_timeout {
         0 => "none".to_owned(),
         seconds => format!("{seconds}s"),
@@ -181,14 +182,17 @@ mod tests {
     #[test]
     fn backends_of_another_family_do_not_count() {
         let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
-        for (cluster_ips, expected, style) in
-            [(&["fd00::1"][..], "0", TextStyle::Bad), (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain)]
-        {
+        for (cluster_ips, expected, style) in [
+            (&["fd00::1"][..], "0 (2 of the other family)", TextStyle::Bad),
+            (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain),
+        ] {
             assert_eq!(backends(&service(cluster_ips, ports)), Cell::styled(expected.to_owned(), style));
         }
-        for (external_ip, node_port, expected) in
-            [("fd00::1", None, "0"), ("192.0.2.1", None, "2"), ("fd00::1", Some(30080), "2")]
-        {
+        for (external_ip, node_port, expected) in [
+            ("fd00::1", None, "0 (2 of the other family)"),
+            ("192.0.2.1", None, "2"),
+            ("fd00::1", Some(30080), "2"),
+        ] {
             let mut service = service(&[], ports);
             service.external_ips.insert(external_ip.to_owned());
             service.ports[0].node_port = node_port;
