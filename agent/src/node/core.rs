@@ -256,6 +256,7 @@ impl Core {
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
         let objects = resync.objects.len();
+        debug!(list = %resync, revision, "a list of the store");
         changes.merge(self.processor.resync_sharing(resync, names));
         self.quarantine.replace_values(bad, self.now);
         self.quarantine.replace_problems(problems, self.now);

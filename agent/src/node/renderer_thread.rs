@@ -14,7 +14,7 @@ use std::{
 
 use contiv_renderer::{Description, Renderer, Report, Verifier, Watch};
 use tokio::sync::{mpsc, oneshot};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::message::{Input, Work, WorkDone};
 use crate::logging::panic_message;
@@ -142,7 +142,8 @@ impl Worker {
     fn perform(&mut self, work: &Work) -> Result<Report, String> {
         let is_new = self.is_new;
         let renderer = self.renderer.get_or_insert_with(|| (self.spec.create)());
-        if matches!(work, Work::Resync(_) | Work::Heal(_)) {
+        if let Work::Resync(snapshot) | Work::Heal(snapshot) = work {
+            debug!(renderer = &**self.spec.name(), %snapshot, "a snapshot for the renderer");
             self.watcher.watch(&mut **renderer);
         }
         let result = match work {
