@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, time::Duration};
 use contiv_model::ServiceId;
 use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Input, Outcome, Record, Request};
+use super::{Core, Input, Outcome, Record, Request};
 use crate::test_support::{
     Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
 };
@@ -90,6 +90,8 @@ async fn empty_store_gives_an_empty_snapshot() {
     let harness = Harness::start(vec![], vec![snapshot(1, vec![])]);
     assert!(harness.renderer("dry-run", |view| view.state == "idle").await.ready);
     assert!(harness.status().await.ready);
+    let rendered = harness.ask(Core::snapshot).await.unwrap();
+    assert_eq!(rendered.to_string(), "services: [], node ports at: [], frontends: [], backends: []");
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
     lab::{
-        Family, Lab, LabError, Namespace, Outcome, Protocol, Responder, Result, Server, isolated, ranges,
-        wait_until,
+        Family, Lab, LabError, Namespace, Outcome, Protocol, Range, Responder, Result, Server, isolated,
+        ranges, wait_until,
     },
 };
 
@@ -22,6 +22,8 @@ const PORT: u16 = 7070;
 const NO_ANSWER: Duration = Duration::from_secs(1);
 /// For what must happen. Much more than is needed.
 const SOON: Duration = Duration::from_secs(20);
+/// Between the nodes.
+const TUNNEL: &str = "vxlan0";
 /// Behind the client, on none of its networks.
 const FAR: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
 /// A second network of the node and the client: the addresses of both.
@@ -48,6 +50,34 @@ fn pods_of_a_node_without_gateway_reach_what_has_a_route() -> Result<()> {
             let refused = matches!(outcome, Outcome::Unreachable | Outcome::TimedOut);
             assert!(refused, "{family:?} {protocol:?}: nothing leaves: {outcome:?}");
             lab.pod2.ask(protocol, web.address(lab, Frontend::ClusterIp, family))?.answer()?;
+        }
+        agent.stop().map(drop)
+    })
+}
+
+/// Scenarios 1 and 12. Contiv excludes its tunnels by identity mappings; here they are the node's own packets, and what is inside
+/// stays in the cluster.
+#[test]
+fn pods_keep_their_addresses_in_tunnels_between_nodes() -> Result<()> {
+    isolated("nat44::pods_keep_their_addresses_in_tunnels_between_nodes", |lab| {
+        let _responder = Responder::start(&lab.client, PORT)?;
+        let _backends = Responder::start_all([&lab.pod3], TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod3.host]);
+        state.put(&web)?;
+        add_tunnel(&lab.node, &lab.node2, 1, &ranges::PODS2)?;
+        add_tunnel(&lab.node2, &lab.node, 2, &ranges::PODS)?;
+        let agent = start(lab, &state, &["--masquerade-egress"])?;
+        for (family, protocol) in flows() {
+            let pod = lab.pod2.host.address(family);
+            let direct = lab.pod3.host.socket(family, TARGET_PORT);
+            for to in [direct, web.address(lab, Frontend::ClusterIp, family)] {
+                let before = received(&lab.node, TUNNEL)?;
+                assert_eq!(seen_by("pod3", &lab.pod2, protocol, to)?, pod, "{to}");
+                assert!(received(&lab.node, TUNNEL)? > before, "{to}: the answer came by another way");
+            }
+            let outside = lab.client.host.socket(family, PORT);
+            assert_eq!(seen_by("client", &lab.pod2, protocol, outside)?, node(lab, family));
         }
         agent.stop().map(drop)
     })
@@ -261,6 +291,19 @@ fn far(family: Family) -> SocketAddr {
 const fn by_family() -> [[&'static str; 2]; 2] {
     let [[ours4, ours6], [theirs4, theirs6]] = SECOND;
     [[ours4, theirs4], [ours6, theirs6]]
+}
+
+/// The end of a VXLAN tunnel, with this number, by which a node reaches the pods of another one; the other end has the other number.
+fn add_tunnel(from: &Namespace, to: &Namespace, number: u8, pods: &Range) -> Result<()> {
+    let (local, remote, other) = (from.host.v4, to.host.v4, 3 - number);
+    let script = format!(
+        "link add {TUNNEL} type vxlan id 10 dstport 4789 local {local} remote {remote}\n\
+         addr add 192.168.30.{number}/24 dev {TUNNEL}\naddr add fd00:192:168:30::{number}/64 dev {TUNNEL} nodad\n\
+         link set {TUNNEL} up\nroute replace {} via 192.168.30.{other}\nroute replace {} via fd00:192:168:30::{other}\n",
+        pods.cidr(Family::V4),
+        pods.cidr(Family::V6)
+    );
+    from.exec_with_input(&["ip", "-batch", "-"], &script).map(drop)
 }
 
 /// A second network, with the node and another machine: `eth1` of both.

@@ -209,6 +209,7 @@ fn weights_become_smallest_numbers_of_slots_in_same_proportion() {
             .collect();
         shares(backends.iter(), EVERYONE).into_iter().map(|(_, share)| share).collect::<Vec<u32>>()
     };
+    assert_eq!(weighted(&[3]), [1], "it has no one to share with");
     assert_eq!(weighted(&[1, 1, 1]), [1, 1, 1]);
     assert_eq!(weighted(&[20, 10, 30]), [2, 1, 3]);
     assert_eq!(weighted(&[0, 2]), [1, 2], "a weight of zero counts as one");
