@@ -18,7 +18,7 @@ pub struct Delivery {
     pub pool: Pool,
     /// The backends, one of which gets the connection; never empty.
     pub candidates: Vec<Candidate>,
-    /// The source address that the backend sees, unless the client is that backend.
+    /// The source address that the backend sees, if it has no reason of its own ([`Self::is_hidden_from`]).
     pub masquerade: Masquerade,
     /// How one backend is chosen.
     pub affinity: Affinity,
@@ -76,6 +76,7 @@ pub enum Pool {
 
 /// A backend that may get the connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, named in the JSON form")]
 pub struct Candidate {
     /// Its address.
     pub address: IpAddr,
@@ -94,12 +95,22 @@ pub struct Candidate {
     /// It is outside the cluster, where pods are not known by their addresses: the client is masqueraded in any case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub egress: bool,
+    /// It is at an address of this node itself: packets of other clients do not leave, so they are not masqueraded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
 }
 
 impl Candidate {
     /// Address and port as one value.
     pub const fn endpoint(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
+    }
+}
+
+impl Delivery {
+    /// True if this backend sees an address of this node in place of the client's.
+    pub const fn is_hidden_from(&self, candidate: &Candidate) -> bool {
+        !candidate.stays && (candidate.hairpin || candidate.egress || self.masquerade.is_hidden())
     }
 }
 
@@ -197,6 +208,7 @@ pub(super) fn deliver(
         state: backend.state,
         hairpin: backend.local && backend.address == flow.from(),
         egress: egress::is_masqueraded(snapshot, client, backend.address),
+        stays: snapshot.node.is_own(backend.address) && !snapshot.node.is_own(flow.from()),
     };
     (!backends.is_empty()).then(|| Delivery {
         rule,

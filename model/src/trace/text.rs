@@ -97,7 +97,12 @@ fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
         line(f, "backend", row(candidate, width)?)?;
     }
     line(f, "source", source(delivery.masquerade))?;
-    if !delivery.masquerade.is_hidden() {
+    if delivery.masquerade.is_hidden() {
+        for candidate in delivery.candidates.iter().filter(|candidate| candidate.stays) {
+            let endpoint = candidate.endpoint();
+            line(f, "", format_args!("but kept if {endpoint} is chosen: that is this node itself"))?;
+        }
+    } else {
         for candidate in delivery.candidates.iter().filter(|candidate| candidate.hairpin) {
             let endpoint = candidate.endpoint();
             line(f, "", format_args!("but hidden if {endpoint} is chosen: the client is that backend"))?;

@@ -62,9 +62,8 @@ type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 
 fn of_delivery(wanted: &Delivery, found: &Evaluation) -> Vec<String> {
     let candidates = wanted.candidates.iter();
-    let wanted_backends: Backends = candidates
-        .map(|it| (it.endpoint(), (it.share, it.hairpin || it.egress || wanted.masquerade.is_hidden())))
-        .collect();
+    let wanted_backends: Backends =
+        candidates.map(|it| (it.endpoint(), (it.share, wanted.is_hidden_from(it)))).collect();
     let mut found_backends = Backends::new();
     let mut differences = Vec::new();
     for share in &found.shares {

@@ -39,9 +39,7 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<Str
 fn outcome(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     match &trace.verdict {
         Verdict::Backends(delivery) => {
-            let hidden = delivery.masquerade.is_hidden();
-            let backends =
-                delivery.candidates.iter().map(|it| (it.address, hidden || it.hairpin || it.egress));
+            let backends = delivery.candidates.iter().map(|it| (it.address, delivery.is_hidden_from(it)));
             FlowOutcome::by_addresses(lab, flow, backends)
         }
         Verdict::Rejected(_) => Ok(FlowOutcome::Rejected),
