@@ -25,7 +25,9 @@ pub fn netlink(input: &[u8]) {
 /// When text of a service became syntax.
 pub fn text(snapshot: &Snapshot) {
     let text = dry_run::nft(snapshot);
-    let Some(elements) = text.strip_prefix(nftables::fuzz::skeleton()) else { panic!("no skeleton: {text}") };
+    let Some(elements) = text.strip_prefix(&nftables::fuzz::skeleton()) else {
+        panic!("no skeleton: {text}")
+    };
     for line in elements.lines() {
         let (code, comment) = line.split_once('#').unwrap_or((line, ""));
         let is_code = |c: char| c.is_ascii_alphanumeric() || " \t{}.:,-_/&@\"*".contains(c);

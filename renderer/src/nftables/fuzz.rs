@@ -2,7 +2,7 @@
 
 use super::{
     encode,
-    layout::{SKELETON, Set},
+    layout::{self, Set},
     netlink::{
         Attributes, Batch, Refusal,
         constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem},
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::netlink::message::messages;
 
-pub(crate) const fn skeleton() -> &'static str {
-    SKELETON
+pub(crate) fn skeleton() -> String {
+    layout::skeleton(&layout::Sizes::new())
 }
 
 /// The first byte chooses the set, the rest is an element of it: it round-trips through the encoder, and the verifier's reader

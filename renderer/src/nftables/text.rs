@@ -5,59 +5,20 @@ use std::{collections::BTreeMap, fmt::Write};
 use contiv_model::ServiceId;
 
 use super::{
-    capacity::{self, Sizes},
+    capacity,
     element::{Element, FrontendKey, Key},
-    layout::{SKELETON, TABLE},
+    layout::{self, TABLE},
     plan::plan,
     table::Table,
 };
 
 /// The whole ruleset. Loads with `nft -f`.
 pub(crate) fn ruleset(table: &Table) -> String {
-    let mut text = skeleton(&capacity::sizes(&table.counts()));
+    let mut text = layout::skeleton(&capacity::sizes(&table.counts()));
+    text.push_str(&layout::on_demand(table.chains()));
     // Writing to a string cannot fail.
-    let _ = write_chains(&mut text, table);
     let _ = write_elements(&mut text, table);
     text
-}
-
-/// The skeleton, with the size of bounded sets.
-fn skeleton(sizes: &Sizes) -> String {
-    let sizes: BTreeMap<String, u32> = sizes.iter().map(|(set, size)| (set.name(), *size)).collect();
-    let mut text = String::new();
-    let mut size = None;
-    for line in SKELETON.split_inclusive('\n') {
-        text.push_str(line);
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["map" | "set", name, "{"] => size = sizes.get(name),
-            // The size follows the type of the keys.
-            ["type" | "typeof", ..] => {
-                text.extend(size.take().map(|size| format!("\t\tsize {size}\n")));
-            }
-            _ => {}
-        }
-    }
-    text
-}
-
-fn write_chains(text: &mut String, table: &Table) -> std::fmt::Result {
-    if table.chains().next().is_none() {
-        return Ok(());
-    }
-    writeln!(text, "\ntable inet {TABLE} {{")?;
-    for (index, chain) in table.chains().enumerate() {
-        let blank = if index == 0 { "" } else { "\n" };
-        writeln!(text, "{blank}\tchain {chain} {{")?;
-        if let Some(hook) = chain.hook() {
-            writeln!(text, "\t\t{hook}")?;
-        }
-        for rule in chain.rule_texts() {
-            writeln!(text, "\t\t{rule}")?;
-        }
-        writeln!(text, "\t}}")?;
-    }
-    writeln!(text, "}}")
 }
 
 fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {

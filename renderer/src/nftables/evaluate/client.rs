@@ -55,11 +55,6 @@ impl Client {
         self.pod.is_none() && !self.is_own
     }
 
-    /// The node itself, at an address that is no pod's.
-    pub(super) const fn is_node(self) -> bool {
-        self.is_own && !matches!(self.pod, Some(PodDetection::Address))
-    }
-
     /// The same as a class of the model.
     pub(super) const fn kind(self) -> trace::Client {
         match self {

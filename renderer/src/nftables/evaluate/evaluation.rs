@@ -1,6 +1,6 @@
 //! The result of evaluating a flow.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::net::SocketAddr;
 
 use serde::Serialize;
 
@@ -74,9 +74,6 @@ pub enum FlowOutcome {
         set: String,
     },
 }
-
-/// Slots by outcome.
-pub(super) type SlotsByOutcome = BTreeMap<FlowOutcome, u32>;
 
 impl Evaluation {
     /// All slots.

@@ -1,7 +1,7 @@
 //! Rendered elements, without a kernel.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     net::{IpAddr, SocketAddr},
 };
@@ -11,7 +11,7 @@ use contiv_model::{NodeFacts, Protocol, Snapshot};
 use super::{SetLookup, Tables};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
-    layout::{Family, Form, Set},
+    layout::{BaseChain, DemandChain, Family, Form, Set},
     read::Elements,
     table::Table,
 };
@@ -20,18 +20,18 @@ use crate::nftables::{
 #[derive(Debug, Default)]
 pub(crate) struct Rendered {
     elements: BTreeMap<(Set, Key), Value>,
+    chains: BTreeSet<DemandChain>,
     node: NodeFacts,
 }
 
 impl Rendered {
     /// All elements of an empty table.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let elements = Table::resync(snapshot, Elements::default()).0.elements();
+        let table = Table::resync(snapshot, Elements::default()).0;
+        let elements = table.elements().into_iter();
         Self {
-            elements: elements
-                .into_iter()
-                .map(|element| ((element.set, element.key), element.value))
-                .collect(),
+            elements: elements.map(|element| ((element.set, element.key), element.value)).collect(),
+            chains: table.chains().collect(),
             node: snapshot.node.clone(),
         }
     }
@@ -71,6 +71,10 @@ impl Tables for Rendered {
             _ => self.elements.get(&(set, key)),
         };
         Ok(value.map_or(SetLookup::Nothing, |value| SetLookup::Value(*value)))
+    }
+
+    fn has_chain(&mut self, chain: BaseChain) -> Result<bool, Infallible> {
+        Ok(self.chains.contains(&DemandChain::Base(chain)))
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

@@ -7,7 +7,7 @@ use std::{
 
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
-    layout::{Family, Set, SetKind},
+    layout::{BaseChain, Family, Set, SetKind},
 };
 
 /// The result of a lookup in a set.
@@ -28,6 +28,9 @@ pub(crate) trait Tables {
 
     /// The element for a key. An address also matches the range that contains it, and a client its source range.
     fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Self::Error>;
+
+    /// True if the table has the chain.
+    fn has_chain(&mut self, chain: BaseChain) -> Result<bool, Self::Error>;
 
     /// True if the kernel counts the address as one of this node: `fib … type local`.
     fn is_own(&self, address: IpAddr) -> bool;
@@ -86,6 +89,10 @@ impl<'a, T: Tables> Lookup<'a, T> {
 
     pub(super) fn has(&mut self, kind: SetKind, key: Key) -> Result<bool, T::Error> {
         self.value(kind, key).map(|value| value.is_some())
+    }
+
+    pub(super) fn has_chain(&mut self, chain: BaseChain) -> Result<bool, T::Error> {
+        self.tables.has_chain(chain)
     }
 
     pub(super) fn is_own(&self, address: IpAddr) -> bool {

@@ -1,6 +1,6 @@
 //! Tables with wrong elements: which differences are found, and their text.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use contiv_model::{
     Addresses, Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
@@ -9,8 +9,9 @@ use contiv_model::{
 
 use super::{rendered::Rendered, *};
 use crate::nftables::{
+    element::{FrontendKey, Key, Value},
     elements::of_chain,
-    layout::{Choice as PickChoice, LearnChain},
+    layout::{Choice as PickChoice, DemandChain, LearnChain, PickChain, Set, SetKind},
 };
 
 const POD: &str = "10.244.1.5";

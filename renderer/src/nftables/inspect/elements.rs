@@ -10,10 +10,10 @@ use crate::{
         element::{Key, Value},
         encode,
         evaluate::{SetLookup, Tables},
-        layout::{Form, Set},
+        layout::{BaseChain, Form, Set, TABLE},
         netlink::{
             Attributes, NetlinkError, Socket, Writer,
-            constants::{LIST_ELEM, elem, msg},
+            constants::{LIST_ELEM, chain as chain_attribute, elem, msg},
         },
         read,
     },
@@ -60,6 +60,14 @@ impl Tables for Kernel {
         let question = |message: &mut Writer<'_>| encode::write_question(set, &key, message);
         let answer = self.socket.get(msg::GETSETELEM, question, read)?;
         Ok(answer.flatten().unwrap_or(SetLookup::Nothing))
+    }
+
+    fn has_chain(&mut self, chain: BaseChain) -> Result<bool, NetlinkError> {
+        let question = |message: &mut Writer<'_>| {
+            message.text(chain_attribute::TABLE, TABLE);
+            message.text(chain_attribute::NAME, &chain.to_string());
+        };
+        Ok(self.socket.get(msg::GETCHAIN, question, |_| ())?.is_some())
     }
 
     fn is_own(&self, address: IpAddr) -> bool {

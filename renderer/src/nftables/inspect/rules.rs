@@ -62,7 +62,7 @@ impl fmt::Display for WrongRule {
 
 /// The wrong rules, in the chains of the skeleton and in existing on-demand chains.
 pub(in crate::nftables) fn compare(kernel: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
-    let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
+    let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
     for (name, wanted) in skeleton.chain(on_demand) {

@@ -3,11 +3,15 @@
 use std::fmt;
 
 use super::{
-    Family,
-    expression::{Expression, FIRST, Rule},
+    Family, Field,
     hook::{AFTER_DSTNAT, BEFORE_DSTNAT, Hook, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_SRCNAT},
+    rule::{
+        Comparison::{Is, IsNot},
+        Constant, Flag, Rule,
+        Statement::{Drop, Goto, Match, MatchAny, MatchOnly, MatchSet},
+    },
+    rules::{dnat, names, new, of, rule},
     set::{Set, SetKind},
-    skeleton::names,
 };
 
 /// A base chain for features that many nodes do not use. Without need no packet passes it.
@@ -86,6 +90,20 @@ impl BaseChain {
         }
     }
 
+    /// What it is for.
+    pub(super) const fn comment(self) -> &'static str {
+        match self {
+            Self::LoopbackPrerouting => "Protects loopback, where node ports answer there.",
+            Self::FirewallPrerouting => "Source ranges, for packets that come in.",
+            Self::FirewallOutput => "Source ranges, for packets of the node itself.",
+            Self::LearnPrerouting => "Session affinity, for packets that come in.",
+            Self::LearnOutput => "Session affinity, for packets of the node itself.",
+            Self::ExternalPostrouting => "Connections to frontends other than cluster IPs.",
+            Self::EgressPostrouting => "Connections of pods to outside the cluster.",
+            Self::InterfacesPrerouting => "Packets at interfaces where services do not answer.",
+        }
+    }
+
     pub(super) fn rules(self) -> Vec<Rule> {
         Family::ALL.map(|family| self.rule(family)).into()
     }
@@ -93,68 +111,46 @@ impl BaseChain {
     fn rule(self, family: Family) -> Rule {
         let names = names(family);
         match self {
-            // The kernel accepts packets to loopback from elsewhere once node ports answer there.
-            Self::LoopbackPrerouting => vec![
-                Expression::StateInvalidOrNew,
-                Expression::Family(family),
-                Expression::Daddr(family, FIRST),
-                Expression::In(Set::new(SetKind::Loopback, family)),
-                Expression::NotByLoopback,
-                Expression::Drop,
-            ],
-            Self::FirewallPrerouting | Self::FirewallOutput => {
-                vec![Expression::Family(family), Expression::StateNew, Expression::Goto(names.firewall)]
-            }
-            // Only a connection's first packet is recorded. A later packet of an unanswered connection may belong to a removed
-            // backend, until the search for stale flows finds it.
-            Self::LearnPrerouting | Self::LearnOutput => vec![
-                Expression::Family(family),
-                Expression::StatusDnatUnconfirmed,
-                Expression::Goto(names.learn),
-            ],
+            Self::LoopbackPrerouting => rule(
+                "The kernel accepts packets to loopback from elsewhere once node ports answer there.",
+                [vec![
+                    MatchAny(&[Flag::StateInvalid, Flag::StateNew]),
+                    MatchSet(vec![Field::Daddr(family)], Is, Set::new(SetKind::Loopback, family)),
+                    Match(Field::InputInterface, IsNot, Constant::Interface("lo")),
+                    Drop,
+                ]],
+            ),
+            Self::FirewallPrerouting | Self::FirewallOutput => rule(
+                "Only the first packet needs a decision: later ones are of a connection that was let in.",
+                [vec![of(family), new(), Goto(names.firewall)]],
+            ),
+            Self::LearnPrerouting | Self::LearnOutput => rule(
+                "Only a connection's first packet is recorded, which is not confirmed yet. A later packet of one that nobody answers \
+                 is new too, and may belong to a removed backend, until the search for stale flows finds it.",
+                [vec![
+                    of(family),
+                    MatchOnly { unset: Flag::StatusConfirmed, set: Flag::StatusDnat },
+                    Goto(names.learn),
+                ]],
+            ),
             Self::ExternalPostrouting => {
-                let goto = Expression::Goto(names.masquerade_external);
-                vec![Expression::Family(family), Expression::StatusDnat, goto]
+                rule("Only what was translated.", [vec![of(family), dnat(), Goto(names.masquerade_external)]])
             }
             Self::EgressPostrouting => {
-                vec![Expression::Family(family), Expression::Goto(names.masquerade_egress)]
+                rule("All that leaves, translated or not.", [vec![of(family), Goto(names.masquerade_egress)]])
             }
-            Self::InterfacesPrerouting => vec![
-                Expression::Family(family),
-                Expression::StateNew,
-                Expression::Interface,
-                Expression::NotIn(Set::new(SetKind::ServiceInterfaces, family)),
-                Expression::Goto(names.interfaces),
-            ],
-        }
-    }
-
-    /// The rules in nft's language.
-    pub(super) fn rule_texts(self) -> Vec<String> {
-        Family::ALL.map(|family| self.rule_text(family)).into()
-    }
-
-    fn rule_text(self, family: Family) -> String {
-        let (ip, digit, names) = (family.nft(), family.digit(), names(family));
-        match self {
-            Self::LoopbackPrerouting => {
-                format!("ct state invalid,new {ip} daddr @loopback{digit} iifname != \"lo\" drop")
-            }
-            Self::FirewallPrerouting | Self::FirewallOutput => {
-                format!("meta nfproto ipv{digit} ct state new goto {}", names.firewall)
-            }
-            Self::LearnPrerouting | Self::LearnOutput => {
-                format!("meta nfproto ipv{digit} ct status & (confirmed | dnat) == dnat goto {}", names.learn)
-            }
-            Self::ExternalPostrouting => {
-                format!("meta nfproto ipv{digit} ct status dnat goto {}", names.masquerade_external)
-            }
-            Self::EgressPostrouting => {
-                format!("meta nfproto ipv{digit} goto {}", names.masquerade_egress)
-            }
-            Self::InterfacesPrerouting => format!(
-                "meta nfproto ipv{digit} ct state new iifname != @service-interfaces{digit} goto {}",
-                names.interfaces
+            Self::InterfacesPrerouting => rule(
+                "Services answer only at some interfaces, and this is none of them.",
+                [vec![
+                    of(family),
+                    new(),
+                    MatchSet(
+                        vec![Field::InputInterface],
+                        IsNot,
+                        Set::new(SetKind::ServiceInterfaces, family),
+                    ),
+                    Goto(names.interfaces),
+                ]],
             ),
         }
     }

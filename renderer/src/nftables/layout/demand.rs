@@ -3,8 +3,10 @@
 use std::fmt;
 
 use super::{
-    BaseChain, Family, Hook, LearnChain, PickChain, expression::Rule, hook::write_chain,
-    skeleton::write_rules_of,
+    BaseChain, Family, Hook, LearnChain, PickChain,
+    bytecode::{write_rules, written_rules},
+    hook::write_chain,
+    rule::Rule,
 };
 use crate::nftables::netlink::Batch;
 
@@ -57,19 +59,24 @@ impl DemandChain {
     pub(crate) fn write(self, batch: &mut Batch) {
         let name = self.to_string();
         write_chain(batch, &name, self.hook());
-        write_rules_of(&name, self.rules(), batch);
+        write_rules(&name, &self.rules(), batch);
     }
 
-    /// The rules in nft's language.
-    pub(crate) fn rule_texts(self) -> Vec<String> {
+    /// The list of expressions of each rule, as in a message.
+    pub(crate) fn written_rules(self) -> Vec<Vec<u8>> {
+        written_rules(&self.rules())
+    }
+
+    /// What it is for.
+    pub(super) const fn comment(self) -> &'static str {
         match self {
-            Self::Pick(chain) => chain.rule_texts(),
-            Self::Learn(chain) => chain.rule_texts(),
-            Self::Base(chain) => chain.rule_texts(),
+            Self::Pick(_) => "Sends a new connection to one of its slots.",
+            Self::Learn(_) => "Remembers the backend of a client for so many seconds.",
+            Self::Base(chain) => chain.comment(),
         }
     }
 
-    pub(super) fn rules(self) -> Vec<Rule> {
+    pub(crate) fn rules(self) -> Vec<Rule> {
         match self {
             Self::Pick(chain) => chain.rules(),
             Self::Learn(chain) => chain.rules(),

@@ -45,15 +45,22 @@ impl Hook {
 impl fmt::Display for Hook {
     /// In nft's syntax, as in the head of a chain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "type {} hook {} priority {}; policy accept;", self.kind, self.place(), self.priority)
+        write!(f, "type {} hook {} priority ", self.kind, self.place())?;
+        match (self.number, self.priority) {
+            (_, 0) => f.write_str("filter")?,
+            (PREROUTING, PRIORITY_DSTNAT) => f.write_str("dstnat")?,
+            (POSTROUTING, PRIORITY_SRCNAT) => f.write_str("srcnat")?,
+            (_, priority) => write!(f, "{priority}")?,
+        }
+        f.write_str("; policy accept;")
     }
 }
 
-pub(super) const PREROUTING: u32 = 0;
-pub(super) const INPUT: u32 = 1;
-pub(super) const FORWARD: u32 = 2;
-pub(super) const OUTPUT: u32 = 3;
-pub(super) const POSTROUTING: u32 = 4;
+pub(crate) const PREROUTING: u32 = 0;
+pub(crate) const INPUT: u32 = 1;
+pub(crate) const FORWARD: u32 = 2;
+pub(crate) const OUTPUT: u32 = 3;
+pub(crate) const POSTROUTING: u32 = 4;
 pub(super) const PRIORITY_DSTNAT: i32 = -100;
 pub(super) const PRIORITY_SRCNAT: i32 = 100;
 pub(super) const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;

@@ -3,9 +3,12 @@
 use std::fmt;
 
 use super::{
-    Family, Set, SetKind,
-    expression::{Expression, Rule, after_frontend},
-    skeleton::original_key,
+    Family, Field, Set, SetKind,
+    rule::{
+        Rule,
+        Statement::{MatchProtocols, ResetPriority, Update},
+    },
+    rules::{original_frontend, rule},
 };
 
 /// The chain that writes affinity entries with one timeout.
@@ -55,32 +58,15 @@ impl LearnChain {
     }
 
     pub(super) fn rules(self) -> Vec<Rule> {
-        let client = after_frontend(self.family);
-        // The register that nft uses for IPv4; for IPv6 nft runs out of registers, and the next free one is used.
-        let backend = match self.family {
-            Family::V4 => 4,
-            Family::V6 => 10,
-        };
-        let mut rule =
-            vec![Expression::ResetPriority, Expression::Protocols(0), Expression::Family(self.family)];
-        rule.extend(original_key(self.family, self.node_port));
-        rule.extend([
-            Expression::Saddr(self.family, client),
-            Expression::Daddr(self.family, backend),
-            Expression::Dport(backend + self.family.address_len() / 4),
-            Expression::Remember(self.memory(), backend, self.timeout),
-        ]);
-        vec![rule]
-    }
-
-    /// The rule in nft's language.
-    pub(super) fn rule_texts(self) -> Vec<String> {
-        let (ip, memory) = (self.family.nft(), self.memory().name());
-        let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
-        let timeout = self.timeout;
-        vec![format!(
-            "meta priority set none meta l4proto {{ tcp, udp, sctp }} update @{memory} {{ ct original {ip} daddr{mask} . meta l4proto . ct \
-             original proto-dst . {ip} saddr timeout {timeout}s : {ip} daddr . th dport }}"
+        let family = self.family;
+        let mut key = original_frontend(family, self.node_port);
+        key.push(Field::Saddr(family));
+        let data = vec![Field::Daddr(family), Field::Dport];
+        let remember = Update { map: self.memory(), key, timeout: self.timeout, data };
+        vec![rule(
+            "Writes the entry anew, so that its time counts from the last new connection. The packet's priority is put back \
+             first: it held the number of this chain.",
+            [vec![ResetPriority, MatchProtocols, remember]],
         )]
     }
 

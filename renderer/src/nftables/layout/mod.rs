@@ -1,30 +1,35 @@
-//! The layout of the table: its sets, chains and rules. `skeleton.nft` beside this folder describes the same in nft's language.
+//! The layout of the table: its sets, chains and rules. Each is described once; from there come the messages for the kernel,
+//! the text for nft and for people (`skeleton.nft` beside this folder), and what `evaluate` executes.
 
 mod base;
+mod bytecode;
 mod demand;
-mod expression;
 mod family;
+mod field;
 mod hook;
 mod learn;
 mod module;
+mod part;
 mod pick;
+mod rule;
+mod rules;
 mod set;
-mod skeleton;
 mod table;
-mod typeof_data;
-mod written;
+mod text;
+mod write;
 
 pub(crate) use base::BaseChain;
+pub(crate) use bytecode::write_verdict;
 pub(crate) use demand::DemandChain;
-pub(crate) use expression::write_verdict;
 pub(crate) use family::Family;
-pub(crate) use hook::Hook;
+pub(crate) use field::Field;
+pub(crate) use hook::{FORWARD, Hook, INPUT, OUTPUT, POSTROUTING, PREROUTING};
 pub(crate) use learn::LearnChain;
 pub(crate) use module::KernelModule;
 pub(crate) use pick::{Choice, MAX_OUTSIDE_SLOTS, MAX_SLOTS, PickChain};
+pub(crate) use rule::{Comparison, Constant, Flag, Rule, Statement};
+pub(crate) use rules::chains;
 pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};
-pub(crate) use skeleton::{Chain, chains, write_chains, write_rules, write_sets, write_table};
 pub(crate) use table::TABLE;
-
-/// The skeleton in nft's language, with comments.
-pub(crate) const SKELETON: &str = include_str!("../skeleton.nft");
+pub(crate) use text::{on_demand, skeleton};
+pub(crate) use write::{write_chains, write_rules, write_sets, write_table};

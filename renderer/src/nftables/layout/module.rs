@@ -5,9 +5,14 @@
 //! `nft-chain-…` and `nft-expr-…` in the kernel's `net/netfilter`.
 
 use super::{
-    Family, Hook,
-    expression::{Expression, FIRST, Rule, after_address},
+    Family, Field, Hook,
+    bytecode::write_statements,
     hook::{PREROUTING, PRIORITY_DSTNAT, write_chain_of},
+    rule::{
+        Comparison::Is,
+        Constant, Flag,
+        Statement::{self, Counter, Dnat, Masquerade, Match, MatchAny, Reject},
+    },
 };
 use crate::nftables::netlink::{
     Attributes, Batch,
@@ -61,26 +66,20 @@ impl KernelModule {
         matches!(self, Self::Hash)
     }
 
-    /// A rule that needs it; none if its base chain does.
-    fn rule(self) -> Option<Rule> {
+    /// A statement that needs it; none if its base chain does.
+    fn statement(self) -> Option<Statement> {
         const V4: Family = Family::V4;
-        let rule = match self {
+        Some(match self {
             Self::ChainNat => return None,
-            Self::Counter => vec![Expression::Counter],
-            Self::Ct => vec![Expression::StateNew],
-            Self::FibInet => vec![Expression::SaddrLocal(true)],
-            Self::Hash => vec![Expression::Family(V4), Expression::ClientHash(V4, 2, FIRST)],
-            Self::Masq => vec![Expression::Masquerade],
-            Self::Nat => vec![
-                Expression::Family(V4),
-                Expression::Daddr(V4, FIRST),
-                Expression::Dport(after_address(V4)),
-                Expression::Dnat(V4),
-            ],
-            Self::Numgen => vec![Expression::Random(2, FIRST)],
-            Self::RejectInet => vec![Expression::Reject],
-        };
-        Some(rule)
+            Self::Counter => Counter,
+            Self::Ct => MatchAny(&[Flag::StateNew]),
+            Self::FibInet => Match(Field::SaddrType, Is, Constant::Local),
+            Self::Hash => Match(Field::ClientHash(V4, 2), Is, Constant::Number(0)),
+            Self::Masq => Masquerade,
+            Self::Nat => Dnat(V4, vec![Field::Daddr(V4), Field::Dport], None),
+            Self::Numgen => Match(Field::Random(2), Is, Constant::Number(0)),
+            Self::RejectInet => Reject,
+        })
     }
 
     /// Adds the messages that create a table with one chain per module, named after it, and that remove the table again.
@@ -91,11 +90,11 @@ impl KernelModule {
         for module in Self::ALL {
             let hook = (module == Self::ChainNat).then_some(Hook::nat(PREROUTING, PRIORITY_DSTNAT));
             write_chain_of(batch, name, module.name(), hook);
-            let Some(expressions) = module.rule() else { continue };
+            let Some(statement) = module.statement() else { continue };
             batch.append(msg::NEWRULE, module.name(), |message| {
                 message.text(rule::TABLE, name);
                 message.text(rule::CHAIN, module.name());
-                message.nested(rule::EXPRESSIONS, |list| expressions.iter().for_each(|one| one.write(list)));
+                message.nested(rule::EXPRESSIONS, |list| write_statements(&[statement], 0, list));
             });
         }
         batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, name));

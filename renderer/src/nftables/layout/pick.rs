@@ -3,9 +3,12 @@
 use std::fmt;
 
 use super::{
-    Family, Set, SetKind,
-    expression::{CLIENT_HASH_SEED, Expression, FIRST, Rule, after_address, after_frontend},
-    skeleton::from_outside,
+    Family, Field, Set, SetKind,
+    rule::{
+        Rule,
+        Statement::{self, Dnat, Drop, ResetPriority},
+    },
+    rules::{from_outside, frontend, rule},
 };
 
 /// How a slot is chosen.
@@ -114,110 +117,54 @@ impl PickChain {
         }
     }
 
-    /// The steps of the chain, one rule each. The first that finds a backend ends it.
-    fn steps(self) -> Vec<Step> {
-        let recall = || (self.choice == Choice::Sticky).then_some(Step::Recall);
-        let mut steps = Vec::new();
-        match self.outside {
-            None => steps.extend(recall()),
-            // Affinity entries do not distinguish outside clients.
-            Some(0) => steps.extend([Step::DropOutside].into_iter().chain(recall())),
-            Some(_) => {
-                steps.extend(recall());
-                steps.extend([Step::Draw { outside: true }, Step::DropOutside]);
-            }
-        }
-        steps.push(Step::Draw { outside: false });
-        steps
-    }
-
-    /// The first rule puts back the packet's priority, which held the number of the chain.
+    /// The first rule that finds a backend ends the chain. The first of all puts back the packet's priority, which held the number
+    /// of the chain.
     pub(super) fn rules(self) -> Vec<Rule> {
-        let rule = |(number, step)| {
-            let mut rule = if number == 0 { vec![Expression::ResetPriority] } else { Vec::new() };
-            rule.extend(self.rule(step));
-            rule
+        let recall = || {
+            let reason = "The client is remembered: it gets the backend that it had.";
+            let memory = Set::new(SetKind::Affinity, self.family);
+            (self.choice == Choice::Sticky)
+                .then(|| rule(reason, [self.translate(Field::Saddr(self.family), memory)]))
         };
-        (0..).zip(self.steps()).map(rule).collect()
-    }
-
-    fn rule(self, step: Step) -> Rule {
-        let everyone = || vec![Expression::Family(self.family)];
-        let outside = || from_outside(self.family);
-        match step {
-            Step::Recall => {
-                let client = Expression::Saddr(self.family, after_frontend(self.family));
-                [everyone(), self.pick(client, self.memory())].concat()
+        let draw = |reason, is_outside, who| rule(reason, [who, self.draw(is_outside)]);
+        let drop_outside = |reason| rule(reason, [from_outside(self.family), vec![Drop]]);
+        let mut rules = Vec::new();
+        match self.outside {
+            None => rules.extend(recall()),
+            // Affinity entries do not distinguish outside clients.
+            Some(0) => {
+                rules.push(drop_outside(
+                    "No backend on this node: the policy leaves clients outside to other nodes.",
+                ));
+                rules.extend(recall());
             }
-            Step::Draw { outside: true } => [outside(), self.draw(true)].concat(),
-            Step::Draw { outside: false } => [everyone(), self.draw(false)].concat(),
-            Step::DropOutside => [outside(), vec![Expression::Drop]].concat(),
+            Some(_) => {
+                rules.extend(recall());
+                let reason = "Clients outside get backends of this node.";
+                rules.push(draw(reason, true, from_outside(self.family)));
+                rules.push(drop_outside("Their slot is empty: no other backend is for them."));
+            }
         }
+        rules.push(draw("One slot of so many; each leads to a backend.", false, Vec::new()));
+        if let Some(first) = rules.first_mut() {
+            first.statements.insert(0, ResetPriority);
+        }
+        rules
     }
 
-    fn draw(self, outside: bool) -> Rule {
-        let (map, slots) = self.slots_of(outside);
-        let at = after_frontend(self.family);
+    fn draw(self, is_outside: bool) -> Vec<Statement> {
+        let (map, slots) = self.slots_of(is_outside);
         let slot = match self.choice {
-            Choice::Random | Choice::Sticky => Expression::Random(slots, at),
-            Choice::Client => Expression::ClientHash(self.family, slots, at),
+            Choice::Random | Choice::Sticky => Field::Random(slots),
+            Choice::Client => Field::ClientHash(self.family, slots),
         };
-        self.pick(slot, map)
+        self.translate(slot, map)
     }
 
     /// Translates to the value in the map under the frontend and `last`.
-    fn pick(self, last: Expression, map: Set) -> Rule {
-        let mut rule = vec![Expression::Daddr(self.family, FIRST)];
-        if self.node_port {
-            rule.push(Expression::MaskAway(self.family, FIRST));
-        }
-        let protocol = after_address(self.family);
-        rule.extend([Expression::L4Proto(protocol), Expression::Dport(protocol + 1), last]);
-        rule.extend([Expression::DataOf(map), Expression::Dnat(self.family)]);
-        rule
+    fn translate(self, last: Field, map: Set) -> Vec<Statement> {
+        let mut key = frontend(self.family, self.node_port);
+        key.push(last);
+        vec![Dnat(self.family, key, Some(map))]
     }
-
-    const fn memory(self) -> Set {
-        Set::new(SetKind::Affinity, self.family)
-    }
-
-    /// The rules in nft's language.
-    pub(super) fn rule_texts(self) -> Vec<String> {
-        let (ip, digit) = (self.family.nft(), self.family.digit());
-        let outside =
-            format!("{ip} saddr != @pods{digit} iifname != @pod-interfaces{digit} fib saddr type != local");
-        let mask = if self.node_port { format!(" & {}", self.family.unspecified()) } else { String::new() };
-        let pick = |last: &str, map: Set| {
-            format!("dnat {ip} to {ip} daddr{mask} . meta l4proto . th dport . {last} map @{}", map.name())
-        };
-        let draw = |outside| {
-            let (map, slots) = self.slots_of(outside);
-            match self.choice {
-                Choice::Random | Choice::Sticky => pick(&format!("numgen random mod {slots}"), map),
-                Choice::Client => {
-                    let seed = CLIENT_HASH_SEED;
-                    pick(&format!("jhash {ip} saddr mod {slots} seed {seed:#x}"), map)
-                }
-            }
-        };
-        let text = |step| match step {
-            Step::Recall => pick(&format!("{ip} saddr"), self.memory()),
-            Step::Draw { outside: true } => format!("{outside} {}", draw(true)),
-            Step::Draw { outside: false } => draw(false),
-            Step::DropOutside => format!("{outside} drop"),
-        };
-        let head = |number| if number == 0 { "meta priority set none " } else { "" };
-        (0..).zip(self.steps()).map(|(number, step)| format!("{}{}", head(number), text(step))).collect()
-    }
-}
-
-/// One rule of a pick chain.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// The backend of the client's affinity entry.
-    Recall,
-    /// A random backend for everyone; or for outside clients, of theirs.
-    Draw { outside: bool },
-    /// Drops packets of outside clients.
-    DropOutside,
 }

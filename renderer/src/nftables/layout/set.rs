@@ -1,12 +1,12 @@
 //! The sets and maps of the table.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use contiv_model::Protocol;
 
 use super::{
     Family, TABLE,
-    typeof_data::{self, Typeof},
+    part::{self, Data, DeclaredBy, Part},
 };
 use crate::nftables::netlink::{
     Batch,
@@ -16,7 +16,7 @@ use crate::nftables::netlink::{
 /// The declared size of sets; all others are unbounded.
 pub(crate) type Sizes = BTreeMap<Set, u32>;
 
-/// The purpose of a set. The comments in `skeleton.nft` explain more.
+/// The purpose of a set; [`SetKind::comment`] explains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SetKind {
     Services,
@@ -76,6 +76,45 @@ impl Form {
     /// True if each element counts its lookups.
     pub(crate) const fn has_counter(self) -> bool {
         matches!(self, Self::Numbers { counter: true } | Self::Frontends { counter: true })
+    }
+
+    fn key(self, family: Family) -> Vec<Part> {
+        let frontend = [Part::Daddr(family), Part::L4Proto, Part::Dport];
+        match self {
+            Self::Numbers { .. } | Self::Frontends { .. } => frontend.into(),
+            Self::Chains => vec![Part::Priority],
+            Self::Slots => [&frontend[..], &[Part::Slot]].concat(),
+            Self::Addresses | Self::Ranges => vec![Part::Daddr(family)],
+            Self::Pairs => vec![Part::Saddr(family), Part::Daddr(family)],
+            Self::Interfaces => vec![Part::InputInterface],
+            Self::Memory | Self::Sources => [&frontend[..], &[Part::Saddr(family)]].concat(),
+        }
+    }
+
+    /// The data of a map; none for a set.
+    fn data(self, family: Family) -> Option<Data> {
+        match self {
+            Self::Numbers { .. } => Some(Data::Parts(vec![Part::Priority])),
+            Self::Chains => Some(Data::Verdict),
+            Self::Slots | Self::Memory => Some(Data::Parts(vec![Part::Daddr(family), Part::Dport])),
+            Self::Frontends { .. }
+            | Self::Addresses
+            | Self::Pairs
+            | Self::Ranges
+            | Self::Interfaces
+            | Self::Sources => None,
+        }
+    }
+
+    const fn is_interval(self) -> bool {
+        matches!(self, Self::Ranges | Self::Interfaces | Self::Sources)
+    }
+
+    const fn declared_by(self) -> DeclaredBy {
+        match self {
+            Self::Addresses | Self::Pairs | Self::Ranges | Self::Interfaces => DeclaredBy::Type,
+            _ => DeclaredBy::Typeof,
+        }
     }
 }
 
@@ -137,6 +176,74 @@ impl SetKind {
             Self::NonMasqueradeCidrs => "non-masquerade-cidrs",
             Self::Routed => "routed",
             Self::ServiceInterfaces => "service-interfaces",
+        }
+    }
+
+    /// What its elements mean.
+    pub(super) const fn comment(self) -> &'static str {
+        match self {
+            Self::Services => {
+                "Frontend -> number of the chain that picks one of its slots: how many there are. The counter counts new \
+                 connections."
+            }
+            Self::PickChains => {
+                "The number of a chain -> that chain. The kernel validates every verdict of the table whenever one comes, so \
+                 there is one for each number in use, and not for each frontend."
+            }
+            Self::Backends => "Frontend and slot -> backend. A backend of weight w holds w slots.",
+            Self::BackendsExternal => {
+                "The same for clients outside, where the policy allows them only backends of this node."
+            }
+            Self::NoEndpoints => {
+                "Frontends without a backend anywhere: rejected. The counter counts what was refused."
+            }
+            Self::NoLocalEndpoints => {
+                "Frontends of a policy that allows only backends of this node, which has none: dropped."
+            }
+            Self::RoutedFrontends => "Frontends that routes carry to their backends: left alone.",
+            Self::MasqueradeAlways => {
+                "External frontends with policy Cluster: masqueraded wherever the client is."
+            }
+            Self::MasqueradeLocal => {
+                "External frontends with policy Local: masqueraded only for clients on the node itself."
+            }
+            Self::ClusterIps => {
+                "Cluster addresses: masqueraded for all but local pods, and rejected on ports that no service has."
+            }
+            Self::Hairpin => "Local backends, twice: the connection of a pod to itself must be masqueraded.",
+            Self::Pods => {
+                "Ranges of the pods on this node, where pods are told from clients outside by their addresses."
+            }
+            Self::PodInterfaces => {
+                "Interfaces of the pods on this node, where pods are told from clients outside by where their packets come in."
+            }
+            Self::NoMasquerade => {
+                "Whose address is kept on the way to a cluster IP: the pods; or everyone, or no one, where it is configured so."
+            }
+            Self::NoMasqueradeInterfaces => "The same by interfaces.",
+            Self::Loopback => "Loopback, where node ports answer there: nothing from elsewhere may reach it.",
+            Self::NodeIps => "Addresses on which node ports answer.",
+            Self::Sticky => {
+                "Frontends with session affinity -> for how many seconds the client's backend is remembered: the number of a \
+                 chain."
+            }
+            Self::LearnChains => "That number -> the chain.",
+            Self::Affinity => {
+                "Frontend and client -> backend, as remembered. An entry is refreshed by each new connection."
+            }
+            Self::Restricted => "Frontends that only some sources may reach.",
+            Self::SourceRanges => "Those sources.",
+            Self::ServiceCidrs => {
+                "Ranges from which cluster IPs are taken: an address that no service has is dropped."
+            }
+            Self::NonMasqueradeCidrs => {
+                "Where pods of this node are masqueraded outside the cluster: the ranges inside, and what else they reach as \
+                 they are."
+            }
+            Self::Routed => "Addresses of services that routes carry.",
+            Self::ServiceInterfaces => {
+                "Interfaces where services answer, if not everywhere; loopback is always among them."
+            }
         }
     }
 
@@ -224,26 +331,6 @@ impl Declaration {
     }
 }
 
-/// nft's numbers for data types; a concatenation packs them at six bits each. Source: nftables' `include/datatype.h`.
-mod datatype {
-    pub(super) const INTEGER: u32 = 4;
-    pub(super) const IPADDR: u32 = 7;
-    pub(super) const IP6ADDR: u32 = 8;
-    pub(super) const INET_PROTOCOL: u32 = 12;
-    pub(super) const IFNAME: u32 = 41;
-    pub(super) const INET_SERVICE: u32 = 13;
-    pub(super) const CLASSID: u32 = 23;
-    /// The kernel's `NFT_DATA_VERDICT`.
-    pub(super) const VERDICT: u32 = 0xffff_ff00;
-
-    /// The kernel's length of any verdict, whatever is requested: `sizeof(struct nft_verdict)`.
-    pub(super) const VERDICT_LEN: u32 = 16;
-
-    pub(super) fn concatenation(parts: &[u32]) -> u32 {
-        parts.iter().fold(0, |packed, part| packed << 6 | part)
-    }
-}
-
 impl Set {
     pub(crate) const fn new(kind: SetKind, family: Family) -> Self {
         Self { kind, family }
@@ -268,70 +355,65 @@ impl Set {
     }
 
     pub(crate) fn declaration(self) -> Declaration {
-        let (address, width) = match self.family {
-            Family::V4 => (datatype::IPADDR, 4),
-            Family::V6 => (datatype::IP6ADDR, 16),
-        };
-        let frontend = [address, datatype::INET_PROTOCOL, datatype::INET_SERVICE];
-        let frontend_type = datatype::concatenation(&frontend);
-        let slot_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], datatype::INTEGER]);
-        let source_type = datatype::concatenation(&[frontend[0], frontend[1], frontend[2], address]);
-        let backend_type = datatype::concatenation(&[address, datatype::INET_SERVICE]);
-        let (flags, key_type, key_len, data) = match self.kind.form() {
-            Form::Numbers { .. } => {
-                (set::FLAG_MAP, frontend_type, width + 8, Some((datatype::CLASSID, NUMBER_LEN)))
-            }
-            Form::Chains => (
-                set::FLAG_MAP,
-                datatype::CLASSID,
-                NUMBER_LEN,
-                Some((datatype::VERDICT, datatype::VERDICT_LEN)),
-            ),
-            Form::Slots => (set::FLAG_MAP, slot_type, width + 12, Some((backend_type, width + 4))),
-            Form::Frontends { .. } => (0, frontend_type, width + 8, None),
-            Form::Addresses => (0, address, width, None),
-            Form::Pairs => (0, datatype::concatenation(&[address, address]), 2 * width, None),
-            Form::Ranges => (set::FLAG_INTERVAL, address, width, None),
-            Form::Interfaces => (set::FLAG_INTERVAL, datatype::IFNAME, IFNAMSIZ, None),
-            Form::Memory => (
-                set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_EVAL,
-                source_type,
-                2 * width + 8,
-                Some((backend_type, width + 4)),
-            ),
-            Form::Sources => (set::FLAG_INTERVAL | set::FLAG_CONCAT, source_type, 2 * width + 8, None),
-        };
-        Declaration { flags, key_type, key_len, data }
+        let form = self.kind.form();
+        let key = form.key(self.family);
+        let data = form.data(self.family).map(|data| match data {
+            Data::Parts(parts) => (part::datatype(&parts), part::len(&parts)),
+            Data::Verdict => (VERDICT, VERDICT_LEN),
+        });
+        let mut flags = 0;
+        if data.is_some() {
+            flags |= set::FLAG_MAP;
+        }
+        if form.is_interval() {
+            flags |= if key.len() > 1 { set::FLAG_INTERVAL | set::FLAG_CONCAT } else { set::FLAG_INTERVAL };
+        }
+        if form == Form::Memory {
+            flags |= set::FLAG_TIMEOUT | set::FLAG_EVAL;
+        }
+        Declaration { flags, key_type: part::datatype(&key), key_len: part::len(&key), data }
     }
 
-    /// The data that nft needs to print the set as declared; the kernel only stores it.
-    fn userdata(self) -> Vec<u8> {
-        let frontend = [Typeof::Daddr(self.family), Typeof::L4Proto, Typeof::Dport];
-        match self.kind.form() {
-            Form::Numbers { .. } => typeof_data::number_map(&frontend),
-            Form::Chains => typeof_data::verdicts_by_number(),
-            Form::Slots => {
-                let key = [frontend[0], frontend[1], frontend[2], Typeof::Slot];
-                typeof_data::map(&key, &[frontend[0], frontend[2]])
-            }
-            Form::Frontends { .. } => typeof_data::set(&frontend),
-            Form::Memory => {
-                let key = [frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)];
-                typeof_data::map(&key, &[frontend[0], frontend[2]])
-            }
-            Form::Sources => {
-                typeof_data::set(&[frontend[0], frontend[1], frontend[2], Typeof::Saddr(self.family)])
-            }
-            Form::Addresses | Form::Ranges => typeof_data::plain_address(),
-            Form::Interfaces => typeof_data::plain_text(),
-            Form::Pairs => typeof_data::plain_concatenation(),
+    /// Adds the declaration in nft's language, in the lines of a table. `size` is the maximum number of elements, if bounded.
+    pub(super) fn write_text(self, text: &mut String, size: Option<u32>) -> std::fmt::Result {
+        let form = self.kind.form();
+        let by = form.declared_by();
+        let of_parts = |parts: &[Part]| {
+            let word = |part: &Part| match by {
+                DeclaredBy::Typeof => part.to_string(),
+                DeclaredBy::Type => part.type_name().to_owned(),
+            };
+            parts.iter().map(word).collect::<Vec<_>>().join(" . ")
+        };
+        let (key, data) = (of_parts(&form.key(self.family)), form.data(self.family));
+        writeln!(text, "\t{} {} {{", if data.is_some() { "map" } else { "set" }, self.name())?;
+        write!(text, "\t\t{} {key}", if by == DeclaredBy::Typeof { "typeof" } else { "type" })?;
+        match &data {
+            None => writeln!(text)?,
+            Some(Data::Parts(parts)) => writeln!(text, " : {}", of_parts(parts))?,
+            Some(Data::Verdict) => writeln!(text, " : verdict")?,
         }
+        if form == Form::Memory {
+            let hours = MEMORY_TIMEOUT_MS / 3_600_000;
+            writeln!(text, "\t\tsize {MEMORY_SIZE}\n\t\tflags dynamic,timeout\n\t\ttimeout {hours}h")?;
+        } else if let Some(size) = size {
+            writeln!(text, "\t\tsize {size}")?;
+        }
+        if form.is_interval() {
+            writeln!(text, "\t\tflags interval")?;
+        }
+        if form.has_counter() {
+            writeln!(text, "\t\tcounter")?;
+        }
+        writeln!(text, "\t}}")
     }
 
     /// Adds the message that creates the set; `id` must be unique within a batch. `size` is the maximum number of elements, if
     /// bounded.
     pub(crate) fn write(self, batch: &mut Batch, id: u32, size: Option<u32>) {
         let Declaration { flags, key_type, key_len, data } = self.declaration();
+        let form = self.kind.form();
+        let key = form.key(self.family);
         batch.create(msg::NEWSET, format!("set {}", self.name()), |message| {
             message.text(set::TABLE, TABLE);
             message.text(set::NAME, &self.name());
@@ -343,7 +425,7 @@ impl Set {
                 message.u32(set::DATA_LEN, data_len);
             }
             message.u32(set::ID, id);
-            match self.kind.form() {
+            match form {
                 Form::Memory => {
                     message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, MEMORY_SIZE));
                     message.bytes(set::TIMEOUT, &MEMORY_TIMEOUT_MS.to_be_bytes());
@@ -351,9 +433,8 @@ impl Set {
                 // The kernel compares the fields of an interval separately, so it must know their lengths.
                 Form::Sources => message.nested(set::DESC, |desc| {
                     desc.nested(set::DESC_CONCAT, |fields| {
-                        let address = u32::from(self.family.address_len());
-                        for length in [address, 1, 2, address] {
-                            fields.nested(LIST_ELEM, |field| field.u32(set::FIELD_LEN, length));
+                        for part in &key {
+                            fields.nested(LIST_ELEM, |field| field.u32(set::FIELD_LEN, part.len()));
                         }
                     });
                 }),
@@ -363,8 +444,10 @@ impl Set {
                     }
                 }
             }
-            message.bytes(set::USERDATA, &self.userdata());
-            if self.kind.form().has_counter() {
+            let data = form.data(self.family);
+            // The kernel only stores what nft needs to print the set as declared.
+            message.bytes(set::USERDATA, &part::userdata(&key, data.as_ref(), form.declared_by()));
+            if form.has_counter() {
                 message.nested(set::EXPR, |expression| {
                     expression.text(rule::EXPR_NAME, "counter");
                     expression.nested(rule::EXPR_DATA, |_| ());
@@ -385,11 +468,11 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
         message.text(set::TABLE, TABLE);
         message.text(set::NAME, ANONYMOUS);
         message.u32(set::FLAGS, set::FLAG_ANONYMOUS | set::FLAG_CONSTANT);
-        message.u32(set::KEY_TYPE, datatype::INET_PROTOCOL);
+        message.u32(set::KEY_TYPE, part::INET_PROTOCOL);
         message.u32(set::KEY_LEN, 1);
         message.u32(set::ID, id);
         message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, 3));
-        message.bytes(set::USERDATA, &typeof_data::l4proto());
+        message.bytes(set::USERDATA, &part::l4proto());
     });
     batch.create(msg::NEWSETELEM, "elements of the anonymous set of protocols", |message| {
         message.text(elem::LIST_TABLE, TABLE);
@@ -405,10 +488,9 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     });
 }
 
-/// Bytes of a number of a chain.
-const NUMBER_LEN: u32 = 4;
-/// Bytes of an interface name with its padding. Source: `if.h`.
-const IFNAMSIZ: u32 = 16;
+/// The kernel's `NFT_DATA_VERDICT`, and the length that it gives to any verdict, whatever is requested: `sizeof(struct nft_verdict)`.
+const VERDICT: u32 = 0xffff_ff00;
+const VERDICT_LEN: u32 = 16;
 /// The maximum number of affinity entries.
 const MEMORY_SIZE: u32 = 65_536;
 /// Three hours, Kubernetes' default; every entry is written with the timeout of its service.

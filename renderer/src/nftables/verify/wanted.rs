@@ -40,7 +40,7 @@ impl DesiredTable {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (table, _) = Table::resync(snapshot, Elements::default());
         let mut wanted = Self::default();
-        let skeleton = chains().into_iter().map(|chain| (chain.name.to_owned(), chain.hook));
+        let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.hook));
         let on_demand = table.chains().map(|chain| (chain.to_string(), chain.hook()));
         for (name, hook) in skeleton.chain(on_demand) {
             let text = |hook: Hook| hook_text(hook.kind, hook.number, hook.priority, chain::POLICY_ACCEPT);

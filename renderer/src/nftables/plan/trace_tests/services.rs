@@ -26,7 +26,9 @@ const NODE_IPS: [&str; 2] = ["192.168.0.1", "fd00:a::1"];
 const OTHER_NODE_IPS: [&str; 2] = ["192.168.0.2", "fd00:a::2"];
 const EXTERNAL_IPS: [&str; 6] =
     ["203.0.113.1", "203.0.113.2", "192.168.0.1", "2001:db8:1::1", "2001:db8:1::2", "fd00:a::1"];
-const LOCAL_BACKENDS: [&str; 4] = ["10.244.1.1", "10.244.1.2", "fd00:1::1", "fd00:1::2"];
+/// Pods, and programs in the network of the node.
+const LOCAL_BACKENDS: [&str; 6] =
+    ["10.244.1.1", "10.244.1.2", "192.168.0.1", "fd00:1::1", "fd00:1::2", "fd00:a::1"];
 const REMOTE_BACKENDS: [&str; 4] = ["10.244.2.1", "10.244.2.2", "fd00:2::1", "fd00:2::2"];
 const POD_CIDRS: [&str; 2] = ["10.244.1.0/24", "fd00:1::/64"];
 const POD_INTERFACES: [&str; 2] = ["cni0", "veth*"];
@@ -37,7 +39,8 @@ const SERVICE_INTERFACES: [&str; 2] = ["cni0", "eth*"];
 const SERVICE_CIDRS: [&str; 2] = ["10.96.0.0/16", "fd00:96::/112"];
 const NON_MASQUERADE_CIDRS: [&str; 4] =
     ["10.244.0.0/16", "198.51.100.0/24", "fd00::/16", "2001:db8:1::1/128"];
-const LINK_LOCAL: [&str; 2] = ["169.254.0.0/16", "fe80::/10"];
+/// As the model adds them: link-local addresses, and those of the nodes.
+const ALWAYS_INSIDE: [&str; 4] = ["169.254.0.0/16", "192.168.0.0/24", "fe80::/10", "fd00:a::/64"];
 const SOURCE_RANGES: [&str; 4] = ["192.0.2.0/24", "10.244.1.0/30", "2001:db8:2::/48", "0.0.0.0/0"];
 /// Local pods, some of them backends; the node; and others, some of them in the source ranges.
 const CLIENTS: [&str; 13] = [
@@ -74,7 +77,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
     let masquerade =
         select(&[ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None][..]);
     let non_masquerade = option::of(some(&NON_MASQUERADE_CIDRS).prop_map(|mut ranges| {
-        ranges.extend(all::<IpNetwork>(&LINK_LOCAL));
+        ranges.extend(all::<IpNetwork>(&ALWAYS_INSIDE));
         ranges
     }));
     let ranges = (some(&POD_CIDRS), some(&SERVICE_CIDRS), non_masquerade);
@@ -112,7 +115,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
 }
 
 fn backend() -> impl Strategy<Value = Backend> {
-    let addresses: Vec<IpAddr> = all(&[LOCAL_BACKENDS, REMOTE_BACKENDS].concat());
+    let addresses: Vec<IpAddr> = all(&[&LOCAL_BACKENDS[..], &REMOTE_BACKENDS].concat());
     (select(addresses), 8080..8082_u16, any::<bool>(), 0..4_u16, any::<bool>()).prop_map(
         |(address, port, in_topology, weight, is_ready)| Backend {
             local: LOCAL_BACKENDS.contains(&address.to_string().as_str()),

@@ -1,0 +1,496 @@
+//! The rules that are always the same, in the order of `skeleton.nft`, which is written from them.
+
+use std::sync::LazyLock;
+
+use contiv_model::Protocol;
+
+use super::{
+    Family, Field, Hook, Set, SetKind,
+    hook::{FORWARD, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_SRCNAT},
+    rule::{
+        Comparison::{Is, IsNot},
+        Constant, Flag, Key, Rule,
+        Statement::{
+            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet, Reject,
+            RejectWithTcpReset, SetPriority, Vmap,
+        },
+    },
+};
+
+/// A chain that is always there.
+#[derive(Debug, Clone)]
+pub(crate) struct Chain {
+    pub(crate) name: &'static str,
+    /// What it is for.
+    pub(super) comment: &'static str,
+    /// None for a chain that others jump to.
+    pub(crate) hook: Option<Hook>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// The chains that are always there.
+pub(crate) fn chains() -> &'static [Chain] {
+    static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
+        let (v4, v6) = (of_family(Family::V4), of_family(Family::V6));
+        [reject_now()].into_iter().chain(v4).chain(v6).chain(of_both_families()).collect()
+    });
+    &CHAINS
+}
+
+/// A rule, with the reason for it.
+pub(super) fn rule(reason: &'static str, parts: impl IntoIterator<Item = Vec<Statement>>) -> Rule {
+    Rule { reason, statements: parts.into_iter().flatten().collect() }
+}
+
+fn reject_now() -> Chain {
+    let tcp = || Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Tcp));
+    Chain {
+        name: "reject-now",
+        comment: "Refuses a packet, and tells its client.",
+        hook: None,
+        rules: vec![
+            rule(
+                "A connection that was tried before the rules were there is not translated until it is forgotten, within \
+                 moments: its client tries again, and must not be told that nobody answers.",
+                [vec![tcp(), MatchAny(&[Flag::StatusConfirmed]), Drop]],
+            ),
+            rule(
+                "A reset is what TCP clients expect where nobody listens.",
+                [vec![tcp(), RejectWithTcpReset]],
+            ),
+            rule("All others get an ICMP error.", [vec![Reject]]),
+        ],
+    }
+}
+
+/// The chains that exist once per family.
+fn of_family(family: Family) -> Vec<Chain> {
+    [choose(family), masquerade(family), guard(family), learn(family)].concat()
+}
+
+/// Choosing a backend, or refusing what has none.
+fn choose(family: Family) -> Vec<Chain> {
+    let names = names(family);
+    let [frontend, node_port] = [false, true].map(|node_port| frontend(family, node_port));
+    let daddr = vec![Field::Daddr(family)];
+    let pick = |key: &Key| goto_numbered(family, key, SetKind::Services, SetKind::PickChains);
+    let refused = |key: &Key| {
+        [
+            rule(
+                "Nobody serves it anywhere.",
+                [vec![is_in(family, key, SetKind::NoEndpoints), Goto("reject-now")]],
+            ),
+            rule(
+                "Other nodes serve it, and the policy allows only backends of this one.",
+                [vec![is_in(family, key, SetKind::NoLocalEndpoints), Drop]],
+            ),
+        ]
+    };
+    let left = [
+        rule(
+            "Routes lead to the backends; else its cluster IP would be dropped as unknown.",
+            [vec![is_in(family, &frontend, SetKind::RoutedFrontends), Accept]],
+        ),
+        to_node_ports(family, "Perhaps it is a node port.", &daddr, names.check_node_ports),
+    ];
+    vec![
+        plain(
+            names.services,
+            "Picks the backend of a new connection; reached from nat prerouting and output.",
+            vec![
+                rule(
+                    "The number of the frontend leads to a chain that picks one of so many slots. Between the two maps it is the \
+                     packet's priority, since nft up to 1.0.6 cannot list a map that is looked up by what another holds.",
+                    [pick(&frontend)],
+                ),
+                to_node_ports(
+                    family,
+                    "No service has the address itself: perhaps it is a node port.",
+                    &daddr,
+                    names.node_ports,
+                ),
+            ],
+        ),
+        plain(
+            names.node_ports,
+            "The same for node ports.",
+            vec![rule("One element serves all addresses of the node.", [pick(&node_port)])],
+        ),
+        plain(
+            names.check,
+            "Refuses what no backend can serve; reached from input, forward and output, by what was not translated.",
+            refused(&frontend).into_iter().chain(left).collect(),
+        ),
+        plain(names.check_node_ports, "The same for node ports.", refused(&node_port).into()),
+    ]
+}
+
+/// Hiding the source from the backend, or from what is outside the cluster.
+fn masquerade(family: Family) -> Vec<Chain> {
+    let names = names(family);
+    let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
+    let (daddr, saddr) = (vec![Field::Daddr(family)], vec![Field::Saddr(family)]);
+    let (original_daddr, interface) = (vec![Field::OriginalDaddr(family)], vec![Field::InputInterface]);
+    let always = |key: &Key| {
+        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeAlways), Masquerade];
+        rule("With policy Cluster the backend may be on another node.", [then])
+    };
+    let local = |reason, key: &Key| {
+        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeLocal), Masquerade];
+        rule(reason, [from_node(family), then])
+    };
+    let both_ends = vec![Field::Saddr(family), Field::Daddr(family)];
+    vec![
+        plain(
+            names.masquerade,
+            "Decides by the connection's first destination whether its source must be hidden from the backend.",
+            vec![
+                rule(
+                    "A pod that reaches itself would answer itself directly.",
+                    [vec![is_in(family, &both_ends, SetKind::Hairpin), Masquerade]],
+                ),
+                rule(
+                    "The answer to a client that is no pod of this node may not come back this way.",
+                    [vec![
+                        is_not_in(family, &saddr, SetKind::NoMasquerade),
+                        is_not_in(family, &interface, SetKind::NoMasqueradeInterfaces),
+                        is_in(family, &original_daddr, SetKind::ClusterIps),
+                        Masquerade,
+                    ]],
+                ),
+            ],
+        ),
+        plain(
+            names.masquerade_external,
+            "The same for what was sent to an address that is no cluster IP.",
+            vec![
+                always(&frontend),
+                to_node_ports(
+                    family,
+                    "Perhaps it was a node port.",
+                    &original_daddr,
+                    names.masquerade_node_ports,
+                ),
+                local("With policy Local clients keep their address, except this node itself.", &frontend),
+            ],
+        ),
+        plain(
+            names.masquerade_node_ports,
+            "The same for an address of the node: for node ports, and for external addresses that the node has.",
+            vec![
+                always(&node_port),
+                local("An external address that the node has, with policy Local.", &frontend),
+                local("A node port with policy Local.", &node_port),
+            ],
+        ),
+        plain(
+            names.masquerade_egress,
+            "Masquerades what pods of this node send out of the cluster, after destinations are translated.",
+            vec![
+                rule(
+                    "It stays inside, or is reached from there as it is.",
+                    [vec![is_in(family, &daddr, SetKind::NonMasqueradeCidrs), Accept]],
+                ),
+                rule(
+                    "Routes lead to backends in the cluster.",
+                    [vec![is_in(family, &daddr, SetKind::Routed), Accept]],
+                ),
+                rule(
+                    "Nobody outside knows the address of a pod.",
+                    [vec![is_in(family, &saddr, SetKind::Pods), Masquerade]],
+                ),
+                rule(
+                    "The same by interface.",
+                    [vec![is_in(family, &interface, SetKind::PodInterfaces), Masquerade]],
+                ),
+            ],
+        ),
+    ]
+}
+
+/// Dropping what may not reach a service, before destinations are translated.
+fn guard(family: Family) -> Vec<Chain> {
+    let names = names(family);
+    let [frontend, node_port] = [false, true].map(|node_port| frontend(family, node_port));
+    let daddr = vec![Field::Daddr(family)];
+    let closed = |reason, key: &Key, kind| rule(reason, [vec![is_in(family, key, kind), Drop]]);
+    let check_sources = |is_node_port| {
+        let key = if is_node_port { &node_port } else { &frontend };
+        let mut source = frontend_key(family, is_node_port, Field::CtProtocol);
+        source.push(Field::Saddr(family));
+        let allowed = is_not_in(family, &source, SetKind::SourceRanges);
+        vec![is_in(family, key, SetKind::Restricted), allowed, Drop]
+    };
+    vec![
+        plain(
+            names.interfaces,
+            "Drops what is for a service, at interfaces where services do not answer; before destinations are translated.",
+            vec![
+                closed("A cluster IP, on any port.", &daddr, SetKind::ClusterIps),
+                closed("An external address with policy Cluster.", &frontend, SetKind::MasqueradeAlways),
+                closed("An external address with policy Local.", &frontend, SetKind::MasqueradeLocal),
+                to_node_ports(family, "Perhaps it is a node port.", &daddr, names.interfaces_node_ports),
+            ],
+        ),
+        plain(
+            names.interfaces_node_ports,
+            "The same for node ports.",
+            vec![
+                closed("With policy Cluster.", &node_port, SetKind::MasqueradeAlways),
+                closed("With policy Local.", &node_port, SetKind::MasqueradeLocal),
+            ],
+        ),
+        plain(
+            names.firewall,
+            "Lets only the sources of its ranges reach a frontend that has any; before destinations are translated. The protocol \
+             in the key of an interval set is conntrack's: for meta l4proto nft up to 1.0.6 adds a conversion of its one byte \
+             that hardened kernels refuse.",
+            vec![
+                rule("The frontend has ranges, and the client is in none.", [check_sources(false)]),
+                rule(
+                    "The same for a node port.",
+                    [vec![is_in(family, &daddr, SetKind::NodeIps)], check_sources(true)],
+                ),
+            ],
+        ),
+    ]
+}
+
+/// Remembering which backend a client got.
+fn learn(family: Family) -> Vec<Chain> {
+    let names = names(family);
+    let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
+    let remember = |reason, key: &Key| {
+        let then = goto_numbered(family, key, SetKind::Sticky, SetKind::LearnChains);
+        rule(reason, [vec![MatchProtocols], then])
+    };
+    let was_node_port = "Perhaps it was a node port.";
+    let original_daddr = vec![Field::OriginalDaddr(family)];
+    vec![
+        plain(
+            names.learn,
+            "Remembers which backend a client got; after destinations are translated.",
+            vec![
+                remember("The number of the frontend leads to a chain with its timeout.", &frontend),
+                to_node_ports(family, was_node_port, &original_daddr, names.learn_node_ports),
+            ],
+        ),
+        plain(
+            names.learn_node_ports,
+            "The same for node ports.",
+            vec![remember("One element serves all addresses of the node.", &node_port)],
+        ),
+    ]
+}
+
+const fn plain(name: &'static str, comment: &'static str, rules: Vec<Rule>) -> Chain {
+    Chain { name, comment, hook: None, rules }
+}
+
+fn is_in(family: Family, key: &Key, kind: SetKind) -> Statement {
+    MatchSet(key.clone(), Is, Set::new(kind, family))
+}
+
+fn is_not_in(family: Family, key: &Key, kind: SetKind) -> Statement {
+    MatchSet(key.clone(), IsNot, Set::new(kind, family))
+}
+
+/// Goes to the chain whose number a map has for the key.
+fn goto_numbered(family: Family, key: &Key, numbers: SetKind, chains: SetKind) -> Vec<Statement> {
+    vec![
+        SetPriority(key.clone(), Set::new(numbers, family)),
+        Vmap(vec![Field::Priority], Set::new(chains, family)),
+    ]
+}
+
+fn to_node_ports(family: Family, reason: &'static str, key: &Key, chain: &'static str) -> Rule {
+    rule(reason, [vec![is_in(family, key, SetKind::NodeIps), Goto(chain)]])
+}
+
+/// The reason for a rule after the one for IPv4.
+const SAME: &str = "The same for IPv6.";
+
+fn of_both_families() -> [Chain; 7] {
+    let to = |kind, family, then| vec![is_in(family, &vec![Field::Daddr(family)], kind), then];
+    let [v4, v6] = Family::ALL.map(names);
+    let by_family = |reason: [&'static str; 2], matches: &[Statement], then: [Statement; 2]| {
+        let rules = Family::ALL.into_iter().zip(reason).zip(then);
+        let rules = rules
+            .map(|((family, reason), then)| rule(reason, [vec![of(family)], matches.to_vec(), vec![then]]));
+        rules.collect::<Vec<_>>()
+    };
+    let dispatch = || {
+        let reason = "The first packet of a connection; conntrack repeats the decision for all others.";
+        by_family([reason, SAME], &[], [Goto(v4.services), Goto(v6.services)])
+    };
+    let translated =
+        || rule("It has a backend: most packets of services pass after this rule.", [vec![dnat(), Accept]]);
+    let checked = |then| by_family(["It may be for a service that nobody serves.", SAME], &[new()], then);
+    let checked_first = || {
+        let unknown = rule(
+            "It may be for no service at all. Packets to this node itself are not asked: it knows its ports.",
+            [vec![new(), Goto("unknown-port")]],
+        );
+        let checks = checked([Jump(v4.check), Jump(v6.check)]);
+        [translated()].into_iter().chain(checks).chain([unknown]).collect()
+    };
+    [
+        Chain {
+            name: "unknown-port",
+            comment: "Refuses what is for no service, though its address is a service's or could be one's.",
+            hook: None,
+            rules: vec![
+                rule(
+                    "The service has no such port.",
+                    [to(SetKind::ClusterIps, Family::V4, Goto("reject-now"))],
+                ),
+                rule(SAME, [to(SetKind::ClusterIps, Family::V6, Goto("reject-now"))]),
+                rule(
+                    "No service has the address: without the drop packets would leave by the default route, and come back.",
+                    [to(SetKind::ServiceCidrs, Family::V4, Drop)],
+                ),
+                rule(SAME, [to(SetKind::ServiceCidrs, Family::V6, Drop)]),
+            ],
+        },
+        Chain {
+            name: "nat-prerouting",
+            comment: "New connections that come in.",
+            hook: Some(Hook::nat(PREROUTING, PRIORITY_DSTNAT)),
+            rules: dispatch(),
+        },
+        Chain {
+            name: "nat-output",
+            comment: "New connections of the node itself.",
+            hook: Some(Hook::nat(OUTPUT, PRIORITY_DSTNAT)),
+            rules: dispatch(),
+        },
+        Chain {
+            name: "nat-postrouting",
+            comment: "New connections that leave for their backends.",
+            hook: Some(Hook::nat(POSTROUTING, PRIORITY_SRCNAT)),
+            rules: by_family(
+                ["Only what was translated.", SAME],
+                &[dnat()],
+                [Goto(v4.masquerade), Goto(v6.masquerade)],
+            ),
+        },
+        Chain {
+            name: "filter-input",
+            comment: "Packets to this node.",
+            hook: Some(Hook::filter(INPUT)),
+            rules: [translated()].into_iter().chain(checked([Goto(v4.check), Goto(v6.check)])).collect(),
+        },
+        Chain {
+            name: "filter-forward",
+            comment: "Packets to others.",
+            hook: Some(Hook::filter(FORWARD)),
+            rules: checked_first(),
+        },
+        Chain {
+            name: "filter-output",
+            comment: "Packets of this node.",
+            hook: Some(Hook::filter(OUTPUT)),
+            rules: checked_first(),
+        },
+    ]
+}
+
+/// The names of the chains that exist once per family.
+pub(super) struct ChainNames {
+    services: &'static str,
+    node_ports: &'static str,
+    check: &'static str,
+    check_node_ports: &'static str,
+    masquerade: &'static str,
+    pub(super) masquerade_external: &'static str,
+    masquerade_node_ports: &'static str,
+    pub(super) masquerade_egress: &'static str,
+    pub(super) interfaces: &'static str,
+    interfaces_node_ports: &'static str,
+    pub(super) firewall: &'static str,
+    pub(super) learn: &'static str,
+    learn_node_ports: &'static str,
+}
+
+pub(super) const fn names(family: Family) -> ChainNames {
+    match family {
+        Family::V4 => ChainNames {
+            services: "services-v4",
+            node_ports: "node-ports-v4",
+            check: "check-v4",
+            check_node_ports: "check-node-ports-v4",
+            masquerade: "masquerade-v4",
+            masquerade_external: "masquerade-external-v4",
+            masquerade_node_ports: "masquerade-node-ports-v4",
+            masquerade_egress: "masquerade-egress-v4",
+            interfaces: "interfaces-v4",
+            interfaces_node_ports: "interfaces-node-ports-v4",
+            firewall: "firewall-v4",
+            learn: "learn-v4",
+            learn_node_ports: "learn-node-ports-v4",
+        },
+        Family::V6 => ChainNames {
+            services: "services-v6",
+            node_ports: "node-ports-v6",
+            check: "check-v6",
+            check_node_ports: "check-node-ports-v6",
+            masquerade: "masquerade-v6",
+            masquerade_external: "masquerade-external-v6",
+            masquerade_node_ports: "masquerade-node-ports-v6",
+            masquerade_egress: "masquerade-egress-v6",
+            interfaces: "interfaces-v6",
+            interfaces_node_ports: "interfaces-node-ports-v6",
+            firewall: "firewall-v6",
+            learn: "learn-v6",
+            learn_node_ports: "learn-node-ports-v6",
+        },
+    }
+}
+
+/// Matches packets of this family.
+pub(super) const fn of(family: Family) -> Statement {
+    Match(Field::Nfproto, Is, Constant::Family(family))
+}
+
+/// Matches new connections.
+pub(super) const fn new() -> Statement {
+    MatchAny(&[Flag::StateNew])
+}
+
+/// Matches packets with a translated destination.
+pub(super) const fn dnat() -> Statement {
+    MatchAny(&[Flag::StatusDnat])
+}
+
+/// The client is neither a pod of this node nor the node itself.
+pub(super) fn from_outside(family: Family) -> Vec<Statement> {
+    vec![
+        MatchSet(vec![Field::Saddr(family)], IsNot, Set::new(SetKind::Pods, family)),
+        MatchSet(vec![Field::InputInterface], IsNot, Set::new(SetKind::PodInterfaces, family)),
+        Match(Field::SaddrType, IsNot, Constant::Local),
+    ]
+}
+
+/// The client is the node itself, and its address is not in a pod range.
+fn from_node(family: Family) -> Vec<Statement> {
+    vec![
+        MatchSet(vec![Field::Saddr(family)], IsNot, Set::new(SetKind::Pods, family)),
+        Match(Field::SaddrType, Is, Constant::Local),
+    ]
+}
+
+/// Address, protocol and port of the packet. A node port has the address of all addresses of the node.
+pub(super) fn frontend(family: Family, node_port: bool) -> Key {
+    frontend_key(family, node_port, Field::L4Proto)
+}
+
+fn frontend_key(family: Family, node_port: bool, protocol: Field) -> Key {
+    let address = if node_port { Field::DaddrMasked(family) } else { Field::Daddr(family) };
+    vec![address, protocol, Field::Dport]
+}
+
+/// The frontend that the connection's first packet was sent to.
+pub(super) fn original_frontend(family: Family, node_port: bool) -> Key {
+    let address = if node_port { Field::OriginalDaddrMasked(family) } else { Field::OriginalDaddr(family) };
+    vec![address, Field::L4Proto, Field::OriginalDport]
+}
