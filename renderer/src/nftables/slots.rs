@@ -1,6 +1,7 @@
 //! Assigns slots to backends. A change moves as few slots as possible.
 
 use std::{
+    cmp::Ordering,
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
 };
@@ -32,26 +33,53 @@ pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<Sock
 /// percent.
 const CLIENT_SLOTS: u64 = 1021;
 
-/// Assigns each slot to the backend with the highest rank for it (rendezvous hashing). When a backend is removed, only its
-/// slots move; a new one takes its share evenly from all. Only addresses count, so that the ports of a service with the same
-/// pods agree, and nodes agree with each other.
+/// Assigns each slot to the backend with the highest rank for it (weighted rendezvous hashing). When a backend is removed, only its
+/// slots move; a new one takes its share evenly from all. Shares may come in other terms then: 4 and 2 are 2 and 1 where there is no
+/// third. Only addresses count, so that the ports of a service with the same pods agree, and nodes agree with each other.
 pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
-    // A backend with several shares ranks several times. Backends with one address use consecutive numbers, so that no two rank
-    // equally.
+    // Backends with one address have numbers, so that no two rank equally.
     let mut next: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    let draws_of = |(backend, share): &(SocketAddr, u32)| {
-        let first = next.entry(backend.ip()).or_default();
-        let draws = *first..*first + u64::from(*share);
-        *first = draws.end;
-        (*backend, draws)
+    let numbered = |(backend, share): &(SocketAddr, u32)| {
+        let number = next.entry(backend.ip()).or_default();
+        *number += 1;
+        (*backend, *share, *number - 1)
     };
-    let all: Vec<_> = shares.iter().map(draws_of).collect();
-    let best = |slot| {
-        let rank = |backend: &SocketAddr, draw| hash(backend.ip(), slot << 16 | draw);
-        all.iter()
-            .max_by_key(|(backend, draws)| (draws.clone().map(|draw| rank(backend, draw)).max(), *backend))
+    let all: Vec<_> = shares.iter().map(numbered).collect();
+    let best = |slot: u64| {
+        let drawn = all
+            .iter()
+            .map(|(backend, share, number)| (hash(backend.ip(), slot << 16 | number), *share, *backend));
+        drawn.max_by(rank).map(|(.., backend)| backend)
     };
-    (0..CLIENT_SLOTS).filter_map(best).map(|(backend, _)| *backend).collect()
+    (0..CLIENT_SLOTS).filter_map(best).collect()
+}
+
+/// Orders backends by their number for a slot, which is as good as the best of as many as their share. Only the ratio of two shares
+/// matters.
+fn rank(one: &(u64, u32, SocketAddr), other: &(u64, u32, SocketAddr)) -> Ordering {
+    let by_share = if one.1 == other.1 {
+        one.0.cmp(&other.0)
+    } else {
+        (logarithm(other.0) * u64::from(one.1)).cmp(&(logarithm(one.0) * u64::from(other.1)))
+    };
+    by_share.then_with(|| one.2.cmp(&other.2))
+}
+
+/// The binary logarithm of 2^64 divided by the number, with 24 bits after the point: the same on every machine.
+fn logarithm(number: u64) -> u64 {
+    const BITS: u32 = 24;
+    let number = number.max(1);
+    let zeros = number.leading_zeros();
+    // Squaring the mantissa, from 1 to 2, doubles its logarithm.
+    let mut mantissa = u128::from(number << zeros);
+    let mut fraction = 0;
+    for _ in 0..BITS {
+        mantissa = (mantissa * mantissa) >> 63;
+        let bit = u64::from(mantissa >> 64 != 0);
+        mantissa >>= bit;
+        fraction = fraction << 1 | bit;
+    }
+    (u64::from(zeros + 1) << BITS) - fraction
 }
 
 /// FNV-1a with a final mix. It must never change: other nodes and later versions must find the same backends.
@@ -138,6 +166,25 @@ mod tests {
         rest.retain(|(backend, _)| *backend != gone);
         let (before, after) = (by_client(&all), by_client(&rest));
         assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == gone));
+    }
+
+    #[test]
+    fn clients_stay_although_shares_come_in_other_terms() {
+        let backend = |last| SocketAddr::from(([10, 0, 0, last], 80));
+        let with_third = Shares::from([(backend(1), 4), (backend(2), 2), (backend(3), 1)]);
+        let without = Shares::from([(backend(1), 2), (backend(2), 1)]);
+        let (before, after) = (by_client(&with_third), by_client(&without));
+        assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == backend(3)));
+    }
+
+    #[test]
+    fn logarithm_is_that_of_floating_point() {
+        for number in [1, 3, 1 << 20, u64::MAX / 3, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+            #[expect(clippy::cast_precision_loss, reason = "compared with a tolerance")]
+            let (found, expected) =
+                (logarithm(number) as f64 / f64::from(1 << 24), 64.0 - (number as f64).log2());
+            assert!((found - expected).abs() < 1e-6, "{number}: {found}, {expected}");
+        }
     }
 
     #[test]
