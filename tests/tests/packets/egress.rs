@@ -40,8 +40,8 @@ fn pods_leave_with_the_nodes_address_where_it_is_asked_for() -> Result<()> {
         let by_interface = ["--masquerade-egress", "--local-detect=interfaces:pod1,pod2*"];
         for flags in [&["--masquerade-egress"][..], &by_interface] {
             let agent = start(flags)?;
-            assert!(has_chain(lab));
             reaches(lab, &agent, &lab.client, &Source::Node)?;
+            assert!(has_chain(lab));
             reaches(lab, &agent, &lab.node2, &Source::Node)?;
             reaches(lab, &agent, &lab.pod3, &Source::Node)?;
             reaches(lab, &agent, &lab.pod1, &Source::Pod)?;
