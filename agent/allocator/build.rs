@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=malloc_conf.c");
-    // Whole, since the linker takes nothing from an archive for a symbol that has a definition already, even a weak one.
+    // `+whole-archive`: jemalloc has a weak definition of the same symbol, and for a symbol that is defined already, even weakly,
+    // the linker takes no member out of an archive.
     cc::Build::new().file("malloc_conf.c").link_lib_modifier("+whole-archive").compile("contiv_malloc_conf");
 }

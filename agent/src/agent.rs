@@ -70,7 +70,7 @@ async fn run_until_stopped(
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels();
     let options = registry::Options { own_table: config.own_table, route: config.routes() };
-    let (local, followed) = local_addresses::open().await;
+    let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
     let node = Node::new(
         NodeConfig {
@@ -115,7 +115,7 @@ async fn run_until_stopped(
     }
     // It ends with the node.
     tokio::spawn(health_checks.run());
-    tokio::spawn(local_addresses::follow(followed, local, requests.clone()));
+    tokio::spawn(local_addresses::follow(address_watch, local, requests.clone()));
     #[cfg(feature = "otlp")]
     crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
@@ -244,9 +244,9 @@ fn counters(config: &Config) -> ConnectionCounters {
 /// The renderers have ended, so nothing adds again what is removed here.
 fn withdraw(config: &Config) {
     match Routes::new(config.routes()).withdraw() {
-        Ok(report) => info!(routes = report.removed, "what was advertised is withdrawn"),
+        Ok(report) => info!(routes = report.removed, "the advertised routes are withdrawn"),
         Err(error) => {
-            error!(%error, "what was advertised is still there; run `contiv cleanup --renderers route`");
+            error!(%error, "failed to withdraw the advertised routes; run `contiv cleanup --renderers route`");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The capability that programming the kernel's tables needs.
+//! The capability that the agent needs to program nftables and routes.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// Makes `CAP_NET_ADMIN` effective if this process has it in its permitted set.
 ///
-/// In a container the file capabilities of the program permit it to a user who is not root. They do not make it effective: then
-/// the kernel would refuse to start the program in a container whose bounding set lacks it, such as that of the controllers.
-/// To be called before there is a second thread: threads have capabilities of their own, inherited from their creator.
+/// In the container image the program's file capabilities only add it to the permitted set of a user who is not root. With the
+/// effective bit in the file, the kernel would refuse to start the program in a container whose bounding set lacks the
+/// capability, such as that of the controllers.
+/// Call this before starting a second thread: each thread has its own capabilities, inherited from the thread that created it.
 pub(crate) fn use_net_admin() {
     let Ok(mut sets) = capabilities(None) else { return };
     if sets.permitted.contains(CapabilitySet::NET_ADMIN) {
@@ -22,7 +23,7 @@ mod tests {
 
     #[test]
     fn permitted_capability_becomes_effective() {
-        // Threads have capabilities of their own: this one gives it up first.
+        // In a thread of its own, since it drops the capability first and each thread has its own capabilities.
         std::thread::spawn(|| {
             let mut sets = capabilities(None).unwrap();
             let is_permitted = sets.permitted.contains(CapabilitySet::NET_ADMIN);

@@ -61,14 +61,14 @@ async fn run_until_stopped(
     }
     manager.validate_dependencies()?;
 
-    // Followed until this is dropped.
-    let (followed, end_of_following) = mpsc::channel(1);
+    // Dropping the sender ends the reports to the service manager.
+    let (report_guard, reports_end) = mpsc::channel(1);
     if let Some(service_manager) = service_manager.clone() {
         let progress = manager.progress().with("the election", election.liveness());
         let (observer, reports) = (observer.clone(), reports.clone());
         let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
         // Nothing waits for controllers.
-        tokio::spawn(service_manager.follow(look, pending(), end_of_following));
+        tokio::spawn(service_manager.follow(look, pending(), reports_end));
     }
     let api = ControllerApi::new(config, observer, reports, metrics, log_level);
     let (stop, http_stop) = (CancellationToken::new(), CancellationToken::new());
@@ -81,7 +81,7 @@ async fn run_until_stopped(
             Err(error) => Err(error).context("the manager of the controllers has failed"),
         },
         () = stop_requested(&mut signals, reloads) => {
-            drop(followed);
+            drop(report_guard);
             if let Some(service_manager) = &service_manager {
                 service_manager.stopping();
             }
@@ -102,7 +102,7 @@ async fn stop_requested(signals: &mut Signals, mut reloads: Vec<Reload>) {
     while signals.next().await == SignalRequest::Reload {
         if reloads.is_empty() {
             warn!(
-                "nothing is read again on SIGHUP; restart to have new settings, and another instance takes over meanwhile"
+                "SIGHUP reloads nothing here; restart to apply new settings: another instance takes over meanwhile"
             );
         }
         for reload in &mut reloads {

@@ -152,7 +152,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLin
         }
     };
     started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
-    panics::log(unfiltered, out.clone());
+    panics::install_hook(unfiltered, out.clone());
     Ok((log_level, out))
 }
 

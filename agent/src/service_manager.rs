@@ -1,4 +1,4 @@
-//! Reports to systemd: readiness, a status line, and watchdog messages. Source: `sd_notify(3)`.
+//! Reports to systemd: readiness, a status line, and watchdog messages. See `sd_notify(3)`.
 //!
 //! Once a second the worker is queried: the agent's node core, or the controllers and their election. Only an answer causes a
 //! watchdog message, so it depends on their progress and not on a separate timer.
@@ -10,7 +10,7 @@ mod controllers;
 mod node;
 mod process_status;
 mod socket;
-mod words;
+mod status_line;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use crate::environment::variable;
 /// After this time a reload counts as complete, even if the store or a renderer is still busy.
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
-/// False if it could not be sent.
+/// Sends one message with these states. Returns false if it could not be sent.
 type Send = dyn Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync;
 
 /// The socket of the service manager. Clones share it.
@@ -51,14 +51,14 @@ impl fmt::Debug for ServiceManager {
 }
 
 impl ServiceManager {
-    /// The one in the environment (`NOTIFY_SOCKET`); none without one.
+    /// The socket that the environment names (`NOTIFY_SOCKET`); none without that variable.
     pub fn of_environment() -> Option<Self> {
         let address = variable("NOTIFY_SOCKET")?;
         match Socket::new(&address) {
             Ok(socket) => Some(Self::new(move |states| socket.send(states))),
             Err(error) => {
                 // Continues without it; the service manager ends the process if it depends on the messages.
-                warn!(%error, address = %address.display(), "the service manager cannot be told anything");
+                warn!(%error, address = %address.display(), "failed to open the socket of the service manager; it gets no messages");
                 None
             }
         }
@@ -68,35 +68,35 @@ impl ServiceManager {
         Self { send: Arc::new(send) }
     }
 
-    /// Ready, after a start or a reload.
+    /// Reports that a start or a reload is complete.
     fn ready(&self) -> bool {
         (self.send)(&[NotifyState::Ready])
     }
 
-    /// One line for people.
+    /// Sends the status line of `systemctl status`.
     fn status(&self, status: &str) -> bool {
         (self.send)(&[NotifyState::Status(status)])
     }
 
-    /// A reload has begun. Includes the time, so that the end of an earlier reload is not taken for that of this one.
+    /// Reports that a reload has begun, and when, so that the end of an earlier reload is not taken for that of this one.
     fn reloading(&self) -> bool {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => (self.send)(&[NotifyState::Reloading, now]),
             Err(error) => {
-                warn!(%error, "the clock could not be read, so the service manager is not told of the reload");
+                warn!(%error, "failed to read the clock, so the service manager gets no message of the reload");
                 false
             }
         }
     }
 
-    /// The process is about to end.
+    /// Reports that the process is about to end.
     pub fn stopping(&self) {
         (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; what is in place stays")]);
     }
 
     /// The process ends because of this error.
     pub fn failed(&self, error: &str) {
-        self.status(&format!("failed: {}", words::one_line(error)));
+        self.status(&format!("failed: {}", status_line::one_line(error)));
     }
 
     /// The worker is alive.

@@ -1,4 +1,4 @@
-//! Selects an agent and sends requests to it.
+//! The argument `--agent`, and requests to that agent.
 
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
@@ -9,10 +9,10 @@ use super::http_client::{self, Server};
 /// The default address of agents.
 pub(super) const DEFAULT_AGENT: &str = "http://127.0.0.1:9999";
 
-/// Which agent to ask.
+/// The agent to query.
 #[derive(Debug, Clone, Args)]
 pub(super) struct AgentArgument {
-    // Before the address, which is removed from the matches.
+    // Must come before `agent`: clap removes an argument from the matches when it reads it, and its source with it.
     #[command(flatten)]
     source: AgentSource,
 
@@ -21,7 +21,7 @@ pub(super) struct AgentArgument {
     pub(super) agent: Server,
 }
 
-/// Where the address of the agent comes from.
+/// Whether the address of the agent comes from the command line, the environment or the default.
 #[derive(Debug, Clone)]
 struct AgentSource(Option<ValueSource>);
 
@@ -47,7 +47,7 @@ impl FromArgMatches for AgentSource {
 }
 
 impl AgentArgument {
-    /// True if it is on the command line.
+    /// True if `--agent` is on the command line.
     pub(super) fn is_given(&self) -> bool {
         self.source.0 == Some(ValueSource::CommandLine)
     }
@@ -55,7 +55,7 @@ impl AgentArgument {
     /// Sends a POST and returns the answer.
     ///
     /// # Errors
-    /// When there is no answer, or not in the format of an agent of this version.
+    /// When there is no answer, or its format is not that of this version.
     pub(super) fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.read(path, &http_client::post(&self.agent, path)?)
     }
@@ -63,14 +63,14 @@ impl AgentArgument {
     /// Sends a GET and returns the answer.
     ///
     /// # Errors
-    /// When there is no answer, or not in the format of an agent of this version.
+    /// When there is no answer, or its format is not that of this version.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.read(path, &http_client::get(&self.agent, path)?)
     }
 
     fn read<T: DeserializeOwned>(&self, path: &str, text: &str) -> anyhow::Result<T> {
         serde_json::from_str(text).with_context(|| {
-            format!("{} answers {path} in another form: is that an agent of this version?", self.agent)
+            format!("{} answered {path} in an unexpected format; is it an agent of this version?", self.agent)
         })
     }
 }

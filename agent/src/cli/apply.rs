@@ -172,8 +172,7 @@ struct PlannedWrite {
 impl PlannedWrite {
     fn new(object: &ManifestObject, stored: &BTreeMap<String, Entry>) -> anyhow::Result<Self> {
         let ManifestObject { source, key, object, has_status, .. } = object;
-        let Comparison { verdict: result, object, condition } =
-            compare(key, object.clone(), *has_status, stored);
+        let Comparison { result, object, condition } = compare(key, object.clone(), *has_status, stored);
         if result == ApplyResult::Unchanged {
             return Ok(Self { result, put: None, condition: None });
         }
@@ -183,9 +182,9 @@ impl PlannedWrite {
     }
 }
 
-/// The object to store, and the effect of that.
+/// The object to store, compared with the stored one.
 struct Comparison {
-    verdict: ApplyResult,
+    result: ApplyResult,
     object: Object,
     /// The condition for writing it.
     condition: Option<Condition>,
@@ -196,11 +195,11 @@ struct Comparison {
 fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());
-        return Comparison { verdict: ApplyResult::Created, object, condition: None };
+        return Comparison { result: ApplyResult::Created, object, condition: None };
     };
     // An unreadable object is overwritten.
     let Ok(before) = Object::decode(key, &entry.value) else {
-        return Comparison { verdict: ApplyResult::Configured, object, condition: None };
+        return Comparison { result: ApplyResult::Configured, object, condition: None };
     };
     if let Object::Service(before) = &before {
         set_creation_time(&mut object, before.creation_timestamp);
@@ -208,8 +207,8 @@ fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<St
     let keeps_status = !has_status && keep_status(&mut object, &before);
     let condition = keeps_status
         .then(|| Condition::Unchanged { key: entry.key.clone(), mod_revision: entry.mod_revision });
-    let verdict = if object == before { ApplyResult::Unchanged } else { ApplyResult::Configured };
-    Comparison { verdict, object, condition }
+    let result = if object == before { ApplyResult::Unchanged } else { ApplyResult::Configured };
+    Comparison { result, object, condition }
 }
 
 /// Copies the status of the stored object. False for a kind without status.
@@ -262,8 +261,8 @@ mod tests {
     /// A store in which another program writes the address of the load balancer right before a write.
     struct BusyStore {
         store: MemoryStore,
-        /// The number of times that this is still to happen.
-        writes: AtomicU32,
+        /// How many more times the other program writes.
+        writes_left: AtomicU32,
     }
 
     impl Store for BusyStore {
@@ -281,9 +280,9 @@ mod tests {
 
         fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
             async move {
-                let left = self.writes.load(Ordering::Relaxed);
+                let left = self.writes_left.load(Ordering::Relaxed);
                 if left > 0 {
-                    self.writes.store(left - 1, Ordering::Relaxed);
+                    self.writes_left.store(left - 1, Ordering::Relaxed);
                     self.store.commit(vec![put_with_address(&format!("192.0.2.{left}"))]).await?;
                 }
                 self.store.transact(transaction).await
@@ -305,8 +304,9 @@ mod tests {
         Operation::Put { key: key.to_path(), value: object.encode().unwrap().into() }
     }
 
-    async fn apply_beside(writes: u32) -> (Result<Vec<ApplyResult>, String>, Object) {
-        let store = BusyStore { store: MemoryStore::new(), writes: AtomicU32::new(writes) };
+    /// Applies a service while another program writes it before the first `writes` attempts.
+    async fn apply_during_writes(writes: u32) -> (Result<Vec<ApplyResult>, String>, Object) {
+        let store = BusyStore { store: MemoryStore::new(), writes_left: AtomicU32::new(writes) };
         store.store.commit(vec![put_with_address("192.0.2.100")]).await.unwrap();
         let object = object("10.96.0.8");
         let key = object.key.clone();
@@ -319,8 +319,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_that_somebody_else_writes_meanwhile_is_read_again() {
-        let (result, stored) = apply_beside(CONFLICT_ATTEMPTS - 1).await;
+    async fn object_written_concurrently_is_read_again() {
+        let (result, stored) = apply_during_writes(CONFLICT_ATTEMPTS - 1).await;
         assert_eq!(result, Ok(vec![ApplyResult::Configured]));
         let Object::Service(service) = stored else { panic!("{stored:?}") };
         assert_eq!(
@@ -330,8 +330,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_that_somebody_else_writes_always_is_left_alone() {
-        let (result, stored) = apply_beside(CONFLICT_ATTEMPTS + 1).await;
+    async fn object_written_before_each_attempt_is_left_alone() {
+        let (result, stored) = apply_during_writes(CONFLICT_ATTEMPTS + 1).await;
         assert!(result.is_err_and(|error| error.contains("service/web")));
         let Object::Service(service) = stored else { panic!("{stored:?}") };
         assert_eq!(service.cluster_ip, "10.96.0.7");

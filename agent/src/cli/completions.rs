@@ -6,29 +6,30 @@ use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use super::{Outcome, Terminal};
 
-/// The variable with which a shell requests completions.
-const VARIABLE: &str = "CONTIV_COMPLETE";
+/// The environment variable with which a shell requests completions.
+const COMPLETE_VARIABLE: &str = "CONTIV_COMPLETE";
 
 /// Print the completions of a shell, as in: `contiv completions bash >/etc/bash_completion.d/contiv`
 ///
-/// The shell asks the binary, which asks the agent (of `CONTIV_AGENT`) for its services. Exit codes: 0 success; 2 wrong
+/// To complete names of services the shell runs `contiv`, which queries the agent at `CONTIV_AGENT`. Exit codes: 0 success; 2 wrong
 /// usage.
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// Which shell
+    /// The shell to complete in
     shell: Shell,
 }
 
 impl Completions {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let shells = Shells::builtins();
-        let shell = shells.completer(&self.shell.to_string()).context("nothing completes for this shell")?;
-        shell.write_registration(VARIABLE, "contiv", "contiv", "contiv", &mut terminal.out)?;
+        let shell =
+            shells.completer(&self.shell.to_string()).context("no completions exist for this shell")?;
+        shell.write_registration(COMPLETE_VARIABLE, "contiv", "contiv", "contiv", &mut terminal.out)?;
         Ok(Outcome::Success)
     }
 }
 
-/// Answers a request for completions and exits. Does nothing without one.
-pub(super) fn answer_shell(command: fn() -> Command) {
-    CompleteEnv::with_factory(command).var(VARIABLE).bin("contiv").complete();
+/// If a shell requests completions, prints them and exits the process. Otherwise does nothing.
+pub(super) fn complete_and_exit_if_requested(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(COMPLETE_VARIABLE).bin("contiv").complete();
 }

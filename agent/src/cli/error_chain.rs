@@ -1,6 +1,6 @@
-//! An error with its causes, for people.
+//! Formats an error with its causes.
 
-/// The error with its causes. A cause that its error contains already is not repeated.
+/// The error and its causes, separated by `: `. Leaves out a cause whose text the error contains already.
 pub(super) fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -49,7 +49,7 @@ pub(super) struct Events {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "last")]
     since: Option<Duration>,
 
-    /// In which form; the name of an event is its number
+    /// Output format; the name of an event is its number
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 

@@ -29,7 +29,7 @@ pub(super) struct HealthChecks {
     #[command(flatten)]
     scope: Scope,
 
-    /// In which form
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
@@ -69,17 +69,17 @@ struct ListenerView {
 
 impl HealthChecks {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.look())
+        self.watch.run(terminal, || self.frame())
     }
 
-    fn look(&self) -> anyhow::Result<Frame> {
+    fn frame(&self) -> anyhow::Result<Frame> {
         let values: Vec<Value> = self.agent.get("/health-checks")?;
         let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
         let checks: Vec<(HealthCheckView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
         let SelectedItems { items, missing } =
             self.scope.select(checks, "health check", |(check, _)| &check.service, &self.agent)?;
-        let fails = |listener: &ListenerView| listener.error.is_some();
-        let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(fails));
+        let has_failed = |listener: &ListenerView| listener.error.is_some();
+        let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(has_failed));
         let is_good = is_served && (self.scope.is_open() || missing.is_empty());
         let shows_namespace = self.scope.shows_namespace();
         let items = items.into_iter().map(|(check, value)| item(&check, value, shows_namespace)).collect();
@@ -97,8 +97,8 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
     let mut cells = vec![
         Cell::from(&*check.service.name),
         check.port.to_string().into(),
-        local(check.local_endpoints),
-        listeners(check),
+        local_cell(check.local_endpoints),
+        listeners_cell(check),
     ];
     if shows_namespace {
         cells.insert(0, Cell::from(&*check.service.namespace));
@@ -106,8 +106,8 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
     Item { name: check.service.to_string(), value, cells: (cells, Vec::new()) }
 }
 
-/// Each family has its own number.
-fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
+/// The number of ready endpoints, by family.
+fn local_cell(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
     match (ipv4, ipv6) {
         (0, 0) => Cell::styled("none", TextStyle::Warning),
         (ipv4, 0) => format!("{ipv4} IPv4").into(),
@@ -116,7 +116,7 @@ fn local(LocalEndpointsView { ipv4, ipv6 }: LocalEndpointsView) -> Cell {
     }
 }
 
-fn listeners(check: &HealthCheckView) -> Cell {
+fn listeners_cell(check: &HealthCheckView) -> Cell {
     if check.listeners.is_empty() {
         return Cell::styled("nowhere: no address of this node is known", TextStyle::Bad);
     }

@@ -38,7 +38,7 @@ impl FromStr for Server {
             if url.contains("://") { (url.to_owned(), 80) } else { (format!("http://{url}"), DEFAULT_PORT) };
         let uri: Uri = url.parse().map_err(|error| format!("{error}; {example}"))?;
         if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(format!("the agent speaks http and nothing else; {example}"));
+            return Err(format!("the agent serves http only; {example}"));
         }
         if !matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/")) {
             return Err(format!("give the address only, without a path; {example}"));
@@ -98,7 +98,7 @@ fn ask(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::
     let exchange = async {
         tokio::time::timeout(limit, exchange(server, method, path)).await.unwrap_or_else(|_| {
             let limit = limit.as_secs();
-            Err(anyhow!("{server} has not answered within {limit} s; what does its log say?"))
+            Err(anyhow!("{server} has not answered within {limit} s; see its log"))
         })
     };
     let (status, body) = runtime.block_on(exchange)?;

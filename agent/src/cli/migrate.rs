@@ -17,11 +17,11 @@ use super::{
 };
 use plan::{Conversion, Migration};
 
-/// Turn kube-proxy's configuration into contiv's, and say setting by setting what becomes of it
+/// Convert kube-proxy's configuration to contiv's
 ///
-/// Prints agent.toml, and what has to be done by hand to standard error; with --check a line for each setting. Nothing is
-/// changed but the file of --write. Exit codes: 0 all is converted or not needed; 1 something is left to do by hand, is
-/// not known, or cannot be read; 2 wrong usage.
+/// Prints agent.toml to standard output, and what is left to do by hand to standard error; with --check, a line for each setting
+/// of kube-proxy. Writes no file but that of --write. Exit codes: 0 every setting is converted or not needed; 1 a setting must be
+/// done by hand or is not known, or the configuration cannot be read; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Migrate {
     #[arg(
@@ -30,15 +30,15 @@ pub(super) struct Migrate {
     )]
     file: PathBuf,
 
-    /// Print a line for each setting, and not the result
+    /// Print how each setting is converted, instead of the result
     #[arg(long)]
     check: bool,
 
-    /// In which form: agent.toml, or values of the Helm chart
+    /// Output format: agent.toml, or values of the Helm chart
     #[arg(short, long, value_enum, default_value_t = Form::Toml)]
     output: Form,
 
-    /// Write it to this file, which must not exist
+    /// Write the result to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

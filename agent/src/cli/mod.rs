@@ -129,7 +129,7 @@ fn parse() -> Result<Cli, clap::Error> {
 /// Parses the command line, runs the command and returns the exit code.
 pub fn main() -> ExitCode {
     use_net_admin();
-    completions::answer_shell(Cli::command);
+    completions::complete_and_exit_if_requested(Cli::command);
     let cli = parse().unwrap_or_else(|error| without_password(error).exit());
     let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
     let result = match cli.command {

@@ -67,7 +67,7 @@ pub(super) fn desired_state(
 fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) -> io::Result<()> {
     write!(
         err,
-        "note: the input says nothing of this node, {name}: node ports answer nowhere, no client is local"
+        "note: the input has no object of this node, {name}: no node port is served, and no client counts as local"
     )?;
     let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
     if let Some(near) = suggest(name, &nodes) {

@@ -37,7 +37,7 @@ pub(super) struct Render {
 enum Output {
     /// The ruleset, in the language of nft
     Nft,
-    /// Everything that renderers are told
+    /// The complete input of renderers
     Json,
     /// The same as YAML
     Yaml,

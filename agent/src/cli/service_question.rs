@@ -25,7 +25,7 @@ pub(super) struct ServiceQuestion {
     #[command(flatten)]
     pub(super) scope: Scope,
 
-    /// In which form
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(super) output: Output,
 

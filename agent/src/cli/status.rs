@@ -27,7 +27,7 @@ const COUNTING_RENDERER: &str = "nftables";
 /// renderer fails, objects are in quarantine, two services ask for one address, or deletions are held; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Status {
-    /// In which form; wide cuts nothing, name is that of the node
+    /// Output format; wide cuts nothing, name is that of the node
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 

@@ -46,7 +46,7 @@ pub(super) struct Top {
     #[arg(long, value_name = "N", default_value_t = 20)]
     services: usize,
 
-    /// In which form; json and yaml are an object for each interval, name is the services, the busiest first
+    /// Output format; json and yaml are an object for each interval, name is the services, the busiest first
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 

@@ -12,7 +12,7 @@ use super::{Outcome, Terminal};
 /// Exit codes: 0 success; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Version {
-    /// In which form
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

@@ -72,9 +72,9 @@ async fn connection_that_has_ended_makes_room() {
 #[tokio::test(start_paused = true)]
 async fn silent_connection_ends_even_within_a_request() {
     let address = start(3).await;
-    for said in ["", "GET / HTTP/1.1\r\nhost: he"] {
+    for sent in ["", "GET / HTTP/1.1\r\nhost: he"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(said.as_bytes()).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
         let since = Instant::now();
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer).await;

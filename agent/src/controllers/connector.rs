@@ -1,4 +1,4 @@
-//! Services of other registries.
+//! Registers the connector, and reloads its file.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,8 +19,8 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
     manager.register(controller)?;
     let names: Vec<String> = config.registries.iter().map(|registry| registry.name.clone()).collect();
     let path = wiring.config.connector_file.clone();
-    let mut running = config;
-    wiring.reloads.push(Box::new(move || reload(&path, &mut running, &sink)));
+    let mut active = config;
+    wiring.reloads.push(Box::new(move || reload(&path, &mut active, &sink)));
     let report = move || Report {
         has_synced: status.has_synced(),
         details: json!({
@@ -31,42 +31,42 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
     Ok(())
 }
 
-/// Reads the file again: the namespace can change while the connector runs.
-fn reload(path: &Path, running: &mut ConnectorConfig, sink: &Sink) {
-    let now = match ConnectorConfig::load(path) {
-        Ok(now) => now,
+/// Reads the file again and changes the namespace. Any other change needs a restart.
+fn reload(path: &Path, active: &mut ConnectorConfig, sink: &Sink) {
+    let new = match ConnectorConfig::load(path) {
+        Ok(new) => new,
         Err(problems) => {
-            warn!(%problems, "the connector's file cannot be used; its settings stay");
+            warn!(%problems, "the connector's file is invalid; its previous settings stay active");
             return;
         }
     };
-    if now.namespace != running.namespace {
-        match sink.set_sync_namespace(&now.namespace) {
+    if new.namespace != active.namespace {
+        match sink.set_sync_namespace(&new.namespace) {
             Ok(()) => {
-                info!(before = running.namespace, now = now.namespace, "services move to another namespace");
+                info!(before = active.namespace, now = new.namespace, "services move to another namespace");
             }
-            Err(error) => warn!(%error, "the namespace stays"),
+            Err(error) => warn!(%error, "failed to change the namespace"),
         }
-        running.namespace.clone_from(&now.namespace);
+        active.namespace.clone_from(&new.namespace);
     }
-    if now == *running {
+    if new == *active {
         info!(file = %path.display(), "the connector's file was read again");
     } else {
         warn!(
             file = %path.display(),
-            "of the connector's file only the namespace changes while it runs; restart for the rest"
+            "only the namespace in the connector's file can change at run time; restart to apply its other changes"
         );
     }
 }
 
 fn registry(name: &str, metrics: &ConnectorMetrics) -> Value {
-    let found = metrics.of(name);
+    let metrics = metrics.of(name);
     json!({
         "name": name,
-        "up": found.is_up,
-        "services": found.services,
-        "endpoints": found.endpoints,
-        "problems": found.problems,
+        "up": metrics.is_up,
+        "services": metrics.services,
+        "endpoints": metrics.endpoints,
+        "problems": metrics.problems,
     })
 }
 
@@ -85,18 +85,18 @@ mod tests {
                 .unwrap();
         };
         write("namespace = \"cloud\"");
-        let mut running = ConnectorConfig::load(&path).unwrap();
+        let mut active = ConnectorConfig::load(&path).unwrap();
         let (sink, _requests) = Sink::new();
-        sink.set_sync_namespace(&running.namespace).unwrap();
+        sink.set_sync_namespace(&active.namespace).unwrap();
         write("namespace = \"edge\"\nsync-period = \"1m\"");
-        reload(&path, &mut running, &sink);
+        reload(&path, &mut active, &sink);
         assert!(sink.is_sync_namespace("edge"));
-        assert_eq!(running.sync_period.as_secs(), 600, "it is what runs");
+        assert_eq!(active.sync_period.as_secs(), 600, "a restart is needed");
         write("namespace = \"a/b\"");
-        reload(&path, &mut running, &sink);
+        reload(&path, &mut active, &sink);
         assert!(sink.is_sync_namespace("edge"), "a bad file changes nothing");
         write("");
-        reload(&path, &mut running, &sink);
+        reload(&path, &mut active, &sink);
         assert!(sink.is_sync_namespace("default"));
     }
 }

@@ -106,7 +106,7 @@ fn next(messages: &Receiver<Message>, lost: &AtomicUsize) -> Result<Message, Rec
             let lost = lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
                 // It is queued as a line of its own.
-                warn!(lines = lost, "log lines are lost: whoever reads them was too slow");
+                warn!(lines = lost, "log lines are lost: the reader of standard error was too slow");
             }
             messages.recv()
         }

@@ -1,4 +1,4 @@
-//! Logs panics like everything else: the standard library's message would wait for a reader of standard error.
+//! Writes panics to the log. The message of the standard library would block while nobody reads standard error.
 
 use std::{
     any::Any,
@@ -12,14 +12,14 @@ use tracing::{Dispatch, dispatcher, error};
 
 use super::LogLines;
 
-/// Logs panics from now on, to a subscriber that writes to these lines whatever the log level is.
-pub(super) fn log(subscriber: Dispatch, lines: LogLines) {
+/// Installs a panic hook that logs to `subscriber`, which writes to `lines` at every log level.
+pub(super) fn install_hook(subscriber: Dispatch, lines: LogLines) {
     panic::set_hook(Box::new(move |panic| log_to(&subscriber, &lines, panic)));
 }
 
 fn log_to(subscriber: &Dispatch, lines: &LogLines, panic: &PanicHookInfo<'_>) {
     dispatcher::with_default(subscriber, || log_panic(panic));
-    // The process may end before another flush. The reader may be too slow.
+    // The process may end before another flush. Fails if the reader of the log is too slow.
     let _ = lines.clone().flush();
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Job {
 /// A report of the threads.
 #[derive(Debug)]
 pub enum MirrorReport {
-    /// How much was saved when the agent started, told once.
+    /// How much was saved when the agent started. Sent once.
     Summary(MirrorSummary),
     /// The saved content, in answer to `Load`; none if there is none, or it cannot be read.
     Loaded(Option<Saved>),

@@ -93,13 +93,13 @@ impl Follower {
             && let Err(error) = self.exporter.export(batch).await
         {
             if !self.is_failing {
-                warn!(%error, "the collector takes no traces; trying again");
+                warn!(%error, "the collector does not accept traces; trying again");
             }
             self.is_failing = true;
             return false;
         }
         if std::mem::take(&mut self.is_failing) {
-            info!("the collector takes traces again");
+            info!("the collector accepts traces again");
         }
         let forgotten = first.seq_num - self.next;
         if forgotten > 0 {

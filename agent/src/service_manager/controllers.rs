@@ -2,7 +2,7 @@
 
 use contiv_controller::manager::Progress;
 
-use super::{ProcessStatus, words};
+use super::{ProcessStatus, status_line};
 use crate::controllers::{Observer, Reports};
 
 /// Queries everything that must make progress.
@@ -22,6 +22,6 @@ pub(crate) async fn controllers_status(
         // A standby is ready too. Registries of a connector need not answer for that.
         ready: leadership.is_known && (leadership.leads || leadership.holder.is_some()),
         at_rest: true,
-        status: words::controllers(&leadership, &waiting),
+        status: status_line::controllers(&leadership, &waiting),
     })
 }

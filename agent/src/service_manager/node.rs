@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{INTERVAL, ProcessStatus, words};
+use super::{INTERVAL, ProcessStatus, status_line};
 use crate::node::{Question, RendererView, Request};
 
 /// Asks the node; none if it has ended.
@@ -27,7 +27,7 @@ pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<Proce
         alive: true,
         ready: status.ready,
         at_rest: renderers.iter().all(is_at_rest),
-        status: words::agent(&status, &renderers),
+        status: status_line::agent(&status, &renderers),
     })
 }
 

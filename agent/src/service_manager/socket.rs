@@ -45,13 +45,13 @@ impl Socket {
         let is_sent = sent.is_ok();
         let was_failing = self.is_failing.swap(!is_sent, Ordering::Relaxed);
         match sent {
-            Ok(_) if was_failing => info!("the service manager can be told again"),
+            Ok(_) if was_failing => info!("messages reach the service manager again"),
             // Continues without it; the service manager ends the process if it depends on the messages.
             Err(error) if !was_failing && error.kind() == ErrorKind::WouldBlock => {
-                warn!("the service manager reads nothing of what it is told; trying again");
+                warn!("the service manager does not read its messages; trying again");
             }
             Err(error) if !was_failing => {
-                warn!(%error, "the service manager could not be told; trying again");
+                warn!(%error, "failed to send a message to the service manager; trying again");
             }
             _ => {}
         }

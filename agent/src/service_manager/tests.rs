@@ -61,20 +61,20 @@ async fn message_without_room_is_sent_at_the_next_tick() {
         std::future::ready(Some(look))
     };
     tokio::spawn(manager.follow(look, std::future::pending(), reloaded));
-    let started = told_until(&mut notified, "READY").await;
+    let started = messages_until(&mut notified, "READY").await;
     assert_eq!(started, ["WATCHDOG", "WATCHDOG", "at work", "READY"]);
     reloads.send(()).await.unwrap();
-    let reload = told_until(&mut notified, "READY").await;
+    let reload = messages_until(&mut notified, "READY").await;
     let reload: Vec<_> = reload.iter().filter(|word| *word != "WATCHDOG").collect();
     assert_eq!(reload, ["RELOADING TIME", "READY"]);
 }
 
 /// The messages up to `wanted`, including it.
-async fn told_until(notified: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
+async fn messages_until(notified: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
         let next = timeout(crate::test_support::LIMIT, notified.recv()).await;
-        let next = next.unwrap_or_else(|_| panic!("{wanted} is not told, but {all:?}")).unwrap();
+        let next = next.unwrap_or_else(|_| panic!("{wanted} is not sent, but {all:?}")).unwrap();
         all.push(next.clone());
         if next == wanted {
             return all;
@@ -103,14 +103,14 @@ async fn ready_is_notified_once_after_every_first_snapshot() {
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
-    let before = told_until(&mut notified, "reading the store dir:/test").await;
+    let before = messages_until(&mut notified, "reading the store dir:/test").await;
     harness.say(web()).await;
-    let applying = told_until(&mut notified, "applying the first snapshot: slow").await;
+    let applying = messages_until(&mut notified, "applying the first snapshot: slow").await;
     assert!(!before.iter().chain(&applying).any(|word| word == "READY"), "{before:?} {applying:?}");
     renderer.set(Mode::Work);
-    told_until(&mut notified, "READY").await;
-    told_until(&mut notified, "WATCHDOG").await;
-    let later = told_until(&mut notified, "WATCHDOG").await;
+    messages_until(&mut notified, "READY").await;
+    messages_until(&mut notified, "WATCHDOG").await;
+    let later = messages_until(&mut notified, "WATCHDOG").await;
     assert!(!later.iter().any(|word| word == "READY"), "{later:?}");
 }
 
@@ -129,12 +129,12 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
         }
     };
     tokio::spawn(manager.follow(look, readiness_of_node(requests), reloaded));
-    told_until(&mut notified, "at work").await;
+    messages_until(&mut notified, "at work").await;
     let Some(Request::AwaitReady(reply)) = asked.recv().await else { panic!() };
     let start = Instant::now();
     is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
     reply.send(()).unwrap();
-    told_until(&mut notified, "READY").await;
+    messages_until(&mut notified, "READY").await;
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
@@ -145,15 +145,15 @@ async fn reload_is_over_when_every_renderer_has_everything_again() {
     let (manager, mut notified) = recorded();
     let (reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
-    told_until(&mut notified, "READY").await;
+    messages_until(&mut notified, "READY").await;
     renderer.set(Mode::Fail);
     harness.requests.send(Request::Input(Input::Resync { cause: "SIGHUP" })).await.unwrap();
     reloads.send(()).await.unwrap();
-    told_until(&mut notified, "RELOADING TIME").await;
-    let failing = told_until(&mut notified, "WATCHDOG").await;
+    messages_until(&mut notified, "RELOADING TIME").await;
+    let failing = messages_until(&mut notified, "WATCHDOG").await;
     assert!(!failing.iter().any(|word| word == "READY"), "{failing:?}");
     renderer.set(Mode::Work);
-    told_until(&mut notified, "READY").await;
+    messages_until(&mut notified, "READY").await;
 }
 
 #[tokio::test]
@@ -163,9 +163,9 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(follow(manager, requests, reloaded));
-    let all = told_until(&mut notified, "the node does not answer").await;
+    let all = messages_until(&mut notified, "the node does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "nothing more is told");
+    assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "no further message");
 }
 
 /// An instance with one controller, which is synced when `has_synced` is true.
@@ -174,7 +174,7 @@ struct Instance {
     notified: UnboundedReceiver<String>,
     manager: Option<Manager>,
     _election: Election,
-    _followed: mpsc::Sender<()>,
+    _report_guard: mpsc::Sender<()>,
 }
 
 impl Instance {
@@ -195,9 +195,15 @@ impl Instance {
         let progress = manager.progress().with("the election", election.liveness());
         let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
         let (service_manager, notified) = recorded();
-        let (followed, end) = mpsc::channel(1);
-        tokio::spawn(service_manager.follow(look, std::future::pending(), end));
-        Self { store: client, notified, manager: Some(manager), _election: election, _followed: followed }
+        let (report_guard, reports_end) = mpsc::channel(1);
+        tokio::spawn(service_manager.follow(look, std::future::pending(), reports_end));
+        Self {
+            store: client,
+            notified,
+            manager: Some(manager),
+            _election: election,
+            _report_guard: report_guard,
+        }
     }
 
     fn run(&mut self) {
@@ -210,22 +216,22 @@ async fn controllers_are_ready_as_active_or_standby_and_say_which() {
     let store = MemoryStore::new();
     let mut active = Instance::start(&store, "one", true);
     active.run();
-    let before = told_until(&mut active.notified, "active").await;
+    let before = messages_until(&mut active.notified, "active").await;
     assert!(!before.iter().any(|word| word == "READY"), "{before:?}");
-    told_until(&mut active.notified, "READY").await;
+    messages_until(&mut active.notified, "READY").await;
     let mut standby = Instance::start(&store, "two", true);
     standby.run();
-    told_until(&mut standby.notified, "standing by; one is active").await;
-    told_until(&mut standby.notified, "READY").await;
-    told_until(&mut standby.notified, "WATCHDOG").await;
+    messages_until(&mut standby.notified, "standing by; one is active").await;
+    messages_until(&mut standby.notified, "READY").await;
+    messages_until(&mut standby.notified, "WATCHDOG").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn controller_not_synced_is_named_and_blocks_no_start() {
     let mut instance = Instance::start(&MemoryStore::new(), "one", false);
     instance.run();
-    told_until(&mut instance.notified, "active; not everything is read yet: connector").await;
-    told_until(&mut instance.notified, "READY").await;
+    messages_until(&mut instance.notified, "active; not everything is read yet: connector").await;
+    messages_until(&mut instance.notified, "READY").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,11 +239,11 @@ async fn controller_that_does_not_answer_does_not_feed_watchdog() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     // Its manager does not run.
-    let all = told_until(&mut instance.notified, "controller name does not answer").await;
+    let all = messages_until(&mut instance.notified, "controller name does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(5 * INTERVAL, instance.notified.recv()).await.is_err(), "nothing more is told");
+    assert!(timeout(5 * INTERVAL, instance.notified.recv()).await.is_err(), "no further message");
     instance.run();
-    told_until(&mut instance.notified, "WATCHDOG").await;
+    messages_until(&mut instance.notified, "WATCHDOG").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,8 +251,8 @@ async fn controllers_that_cannot_follow_their_store_live_and_say_why() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     instance.run();
-    told_until(&mut instance.notified, "READY").await;
+    messages_until(&mut instance.notified, "READY").await;
     instance.store.cut();
     while !instance.notified.recv().await.unwrap().starts_with("the store cannot be followed: ") {}
-    told_until(&mut instance.notified, "WATCHDOG").await;
+    messages_until(&mut instance.notified, "WATCHDOG").await;
 }

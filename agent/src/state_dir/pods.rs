@@ -32,7 +32,7 @@ pub fn attached_pods(folder: &Path) -> BTreeMap<PodId, InterfaceName> {
     let read = || -> io::Result<Vec<AttachedPod>> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
     let pods = read().unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            warn!(path = %path.display(), %error, "which pods were attached is lost; their CNI plugin must attach them again");
+            warn!(path = %path.display(), %error, "the list of attached pods is lost; their CNI plugin must attach them again");
         }
         Vec::new()
     });

@@ -271,14 +271,14 @@ fn status_is_good_until_something_is_wrong_and_then_says_what() {
 }
 
 #[test]
-fn address_of_two_services_is_told_by_status_services_and_trace() {
+fn address_conflict_is_shown_by_status_services_and_trace() {
     let folder = folder();
     fs::write(folder.path().join("manifests/twin.yaml"), web("twin", 7)).unwrap();
     let agent = Agent::start(folder.path());
     let status = ask(&agent, &["status"]);
     assert_eq!(status.code, 1, "{}", status.out);
-    let told = "shop/web does not get 10.96.0.7:80/tcp, which shop/twin holds\n";
-    assert!(status.out.contains(told), "{}", status.out);
+    let expected = "shop/web does not get 10.96.0.7:80/tcp, which shop/twin holds\n";
+    assert!(status.out.contains(expected), "{}", status.out);
     let services = ask(&agent, &["services", "-n", "shop"]).out;
     assert!(services.lines().next().unwrap().ends_with("LOST"), "{services}");
     assert!(services.contains("10.96.0.7:80/tcp to shop/twin"), "{services}");

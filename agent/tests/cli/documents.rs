@@ -223,8 +223,8 @@ impl Machine {
         let watches = code == Some(124) && (command.contains("--watch") || command.contains(" -w"));
         let needs_a_kernel = NEED_A_KERNEL.iter().any(|words| command.contains(words)) && code == Some(1);
         // A page about one machine may document the exit code of an expected problem.
-        let is_foretold = shown.comment.contains("exit code 1");
-        let is_good = code == Some(0) || watches || needs_a_kernel || lacks_a_file || is_foretold;
+        let is_documented = shown.comment.contains("exit code 1");
+        let is_good = code == Some(0) || watches || needs_a_kernel || lacks_a_file || is_documented;
         (!is_good).then(|| format!("{code:?}: {error}"))
     }
 }

@@ -122,10 +122,10 @@ fn node_that_is_not_in_input_is_said() {
     let input = web("web", 7) + NODES;
     let run = run_with_input(&["render", "-f", "-", "--node-name", "n22"], &input);
     assert_eq!(run.code, 0);
-    assert!(run.err.starts_with("note: the input says nothing of this node, n22: "), "{}", run.err);
+    assert!(run.err.starts_with("note: the input has no object of this node, n22: "), "{}", run.err);
     assert!(run.err.trim_end().ends_with("did you mean n2?"), "{}", run.err);
     let without = run_with_input(&["render", "-f", "-", "--node-name", "n1"], &web("web", 7));
-    assert!(without.err.starts_with("note: the input says nothing of this node, n1: "), "{}", without.err);
+    assert!(without.err.starts_with("note: the input has no object of this node, n1: "), "{}", without.err);
 }
 
 #[test]

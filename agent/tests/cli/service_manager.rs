@@ -76,10 +76,10 @@ fn agent_with_unreadable_store_is_alive_but_not_ready() {
     let folder = folder();
     // Nothing listens at this address.
     let (socket, _agent) = start(folder.path(), Some("etcd://127.0.0.1:1"));
-    let mut told = until(&socket, "WATCHDOG=1");
-    told.extend(until(&socket, "STATUS=the store cannot be followed"));
-    told.extend(until(&socket, "WATCHDOG=1"));
-    assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
+    let mut messages = until(&socket, "WATCHDOG=1");
+    messages.extend(until(&socket, "STATUS=the store cannot be followed"));
+    messages.extend(until(&socket, "WATCHDOG=1"));
+    assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
 }
 
 /// The pipe that the agent logs to.
@@ -173,8 +173,8 @@ fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
 fn agent_start_failure_is_notified_with_the_reason() {
     let folder = folder();
     let (socket, mut agent) = start(folder.path(), Some("dir:/nowhere"));
-    let told = until(&socket, "STATUS=failed: ");
-    assert!(told.last().unwrap().contains("/nowhere"), "{told:#?}");
+    let messages = until(&socket, "STATUS=failed: ");
+    assert!(messages.last().unwrap().contains("/nowhere"), "{messages:#?}");
     assert_eq!(agent.0.wait().unwrap().code(), Some(1));
 }
 
@@ -250,10 +250,10 @@ fn controllers_without_store_are_alive_but_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     // Nothing listens at this address.
     let (socket, _one) = start_controllers(folder.path(), "etcd://127.0.0.1:1", "one");
-    let mut told = until(&socket, "WATCHDOG=1");
-    told.extend(until(&socket, "STATUS=the store cannot be followed"));
-    told.extend(until(&socket, "WATCHDOG=1"));
-    assert!(!told.iter().any(|message| message.contains("READY=1")), "{told:#?}");
+    let mut messages = until(&socket, "WATCHDOG=1");
+    messages.extend(until(&socket, "STATUS=the store cannot be followed"));
+    messages.extend(until(&socket, "WATCHDOG=1"));
+    assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
 }
 
 #[test]

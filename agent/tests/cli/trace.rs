@@ -53,7 +53,7 @@ fn view_is_that_of_node_that_is_named() {
     assert_eq!((here.code, here.err.as_str()), (0, ""));
     assert!(here.out.contains("a pod of this node") && here.out.contains("kept: "), "{}", here.out);
     let elsewhere = traced("n2");
-    assert!(elsewhere.err.contains("says nothing of this node"), "{}", elsewhere.err);
+    assert!(elsewhere.err.contains("has no object of this node"), "{}", elsewhere.err);
     assert!(
         elsewhere.out.contains("outside") && elsewhere.out.contains("masqueraded: "),
         "{}",
@@ -129,7 +129,7 @@ fn service_is_traced_by_its_name() {
 }
 
 #[test]
-fn wrong_use_is_told_from_failure() {
+fn wrong_usage_and_failure_have_different_exit_codes() {
     for wrong in [
         &["trace", "--from", "fd00::1", "--to", "10.96.0.7:80/tcp"][..],
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7/tcp"],

@@ -82,10 +82,10 @@ pub(super) fn follow(
                 FeedEvent::Problems(problems) => print_problems(&problems, &mut terminal.err)?,
                 FeedEvent::Down { reason } if is_first => bail!(reason),
                 FeedEvent::Down { reason } => {
-                    writeln!(terminal.err, "note: the store is not followed, trying again: {reason}")?;
+                    writeln!(terminal.err, "note: lost the store, trying again: {reason}")?;
                 }
                 FeedEvent::Replaced { reason } => {
-                    writeln!(terminal.err, "note: the store has other data than it had: {reason}")?;
+                    writeln!(terminal.err, "note: the store has other data than before: {reason}")?;
                 }
                 FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
                 // Lists come as a whole.

@@ -27,7 +27,7 @@ pub(super) struct Get {
     #[command(flatten)]
     resources: Resources,
 
-    /// In which form; json and yaml are manifests, name is KIND/NAME
+    /// Output format; json and yaml are manifests, name is KIND/NAME
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 

@@ -1,7 +1,7 @@
-//! What becomes of each setting of kube-proxy. Source: `KubeProxyConfiguration` v1alpha1 of Kubernetes 1.36.
+//! Converts each setting of kube-proxy. Source: `KubeProxyConfiguration` v1alpha1 of Kubernetes 1.36.
 
-mod answer;
 mod conntrack;
+mod converted_setting;
 mod facts;
 mod sections;
 
@@ -9,29 +9,29 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-pub(super) use answer::Conversion;
-use answer::{Answer, Setting};
+pub(super) use converted_setting::Conversion;
+use converted_setting::{ConvertedSetting, Setting};
 use facts::Facts;
 
-/// A setting of kube-proxy, and what becomes of it.
+/// A setting of kube-proxy, and its conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Its path, as in `conntrack.min`.
     pub(super) setting: String,
-    /// None: it is not set, and kube-proxy's default matters.
+    /// None if it is not set and kube-proxy's default differs from contiv's.
     pub(super) value: Option<String>,
     pub(super) conversion: Conversion,
     pub(super) detail: String,
 }
 
 impl Line {
-    /// A default is nobody's decision, so it asks for none.
+    /// Whether somebody has to act on it. Nobody chose a default of kube-proxy, so a default never needs attention.
     pub(super) fn needs_attention(&self) -> bool {
         self.value.is_some() && matches!(self.conversion, Conversion::ByHand | Conversion::Unknown)
     }
 }
 
-/// What becomes of a whole configuration.
+/// The conversion of a whole configuration.
 #[derive(Debug, Default)]
 pub(super) struct Migration {
     pub(super) lines: Vec<Line>,
@@ -40,8 +40,8 @@ pub(super) struct Migration {
 }
 
 impl Migration {
-    fn add(&mut self, setting: &str, value: Option<String>, answer: Answer) {
-        let Answer { conversion, detail, settings, sysctl } = answer;
+    fn add(&mut self, setting: &str, value: Option<String>, converted: ConvertedSetting) {
+        let ConvertedSetting { conversion, detail, settings, sysctl } = converted;
         for (key, value) in settings {
             if self.settings.iter().all(|(known, _)| *known != key) {
                 self.settings.push((key, value));
@@ -51,61 +51,61 @@ impl Migration {
         self.lines.push(Line { setting: setting.to_owned(), value, conversion, detail: detail.into_owned() });
     }
 
-    /// agent.toml.
+    /// The text of agent.toml.
     pub(super) fn agent_toml(&self) -> String {
         let mut text =
-            format!("{HEADER}# In a pod by its service account; elsewhere name a kubeconfig, as in ");
+            format!("{HEADER}# In a pod this uses its service account; elsewhere name a kubeconfig, as in ");
         text += "\"kube:/etc/contiv/kubeconfig\".\nstore = \"kube:\"\n";
         for (key, value) in &self.settings {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{key} = {value}");
         }
-        text + &self.sysctls_to_keep()
+        text + &self.sysctls_comment()
     }
 
     /// Values of the Helm chart, which sets the node's name itself.
     pub(super) fn chart_values(&self) -> String {
         let mut text = format!("{HEADER}agent:\n  config:\n    store: \"kube:\"\n");
         for (key, value) in self.settings.iter().filter(|(key, _)| *key != "node-name") {
-            // What TOML writes of texts, numbers, switches and lists is YAML too.
+            // Strings, numbers, booleans and lists in TOML's notation are valid YAML too.
             let _ = writeln!(text, "    {key}: {value}");
         }
-        text + &self.sysctls_to_keep()
+        text + &self.sysctls_comment()
     }
 
-    /// A comment.
-    fn sysctls_to_keep(&self) -> String {
+    /// A comment that lists the sysctls of kube-proxy.
+    fn sysctls_comment(&self) -> String {
         if self.sysctls.is_empty() {
             return String::new();
         }
         let lines: Vec<String> = self.sysctls.iter().map(|sysctl| format!("#   {sysctl}\n")).collect();
         let lines = lines.concat();
         format!(
-            "\n# kube-proxy sets these, and contiv does not. To keep them over a boot, put them into /etc/sysctl.d:\n{lines}"
+            "\n# kube-proxy sets these sysctls, and contiv does not. To keep them across reboots, put them into /etc/sysctl.d:\n{lines}"
         )
     }
 }
 
 const HEADER: &str =
-    "# By `contiv migrate` from kube-proxy's configuration. All settings: docs/configuration.md\n\n";
+    "# Written by `contiv migrate` from kube-proxy's configuration. All settings: docs/configuration.md\n\n";
 
-/// Says what becomes of a configuration.
+/// Converts a configuration.
 pub(super) fn migrate(configuration: &Value) -> Migration {
     let facts = Facts::of(configuration);
     let mut migration = Migration::default();
     let mut leaves = Vec::new();
     collect_leaves("", configuration, &mut leaves);
     for (path, value) in leaves {
-        let answer = sections::convert(&path, value, &facts);
-        migration.add(&path, Some(text_of(value)), answer);
+        let converted = sections::convert(&path, value, &facts);
+        migration.add(&path, Some(text_of(value)), converted);
     }
-    for (setting, answer) in sections::defaults(&facts) {
-        migration.add(setting, None, answer);
+    for (setting, converted) in sections::defaults(&facts) {
+        migration.add(setting, None, converted);
     }
     migration
 }
 
-/// All values with their paths, as in `conntrack.min`. What is empty is not set.
+/// All values with their paths, as in `conntrack.min`. Empty values count as not set.
 fn collect_leaves<'a>(path: &str, value: &'a Value, leaves: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Object(members) => {

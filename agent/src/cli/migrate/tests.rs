@@ -1,4 +1,5 @@
-//! Goldens: a configuration of kube-proxy, what `--check` says of it, and agent.toml. `CONTIV_UPDATE_GOLDENS=1` writes the last two.
+//! Golden files: a configuration of kube-proxy, the output of `--check` for it, and agent.toml. `CONTIV_UPDATE_GOLDENS=1` rewrites
+//! the last two.
 
 use std::{env, fs, path::PathBuf};
 
@@ -40,12 +41,12 @@ fn configuration_of_kubeadm_is_converted() {
 }
 
 #[test]
-fn tuned_ipvs_is_converted_as_far_as_there_is_something_for_it() {
+fn tuned_ipvs_is_partly_converted() {
     assert!(!check("ipvs"));
 }
 
 #[test]
-fn tuned_nftables_is_converted() {
+fn tuned_nftables_is_partly_converted() {
     assert!(!check("nftables"));
 }
 
@@ -66,7 +67,7 @@ fn config(change: impl Fn(&mut Value)) -> Config {
 }
 
 #[test]
-fn defaults_of_kube_proxy_become_settings_where_ours_differ() {
+fn differing_defaults_of_kube_proxy_become_settings() {
     let config = config(|_| {});
     assert_eq!(config.healthz_listen.0, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(config.local_detect.to_string(), "none");
@@ -112,7 +113,7 @@ fn all_settings_of_kube_proxy_are_known() {
 }
 
 #[test]
-fn pods_are_told_apart_as_kube_proxy_does() {
+fn detect_local_mode_is_converted() {
     for (mode, cidr, expected) in [
         ("NodeCIDR", "10.244.0.0/16", ("pod-cidrs", 0)),
         ("BridgeInterface", "", ("interfaces:cni0", 0)),

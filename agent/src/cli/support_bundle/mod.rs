@@ -62,7 +62,7 @@ impl SupportBundle {
         if missing > 0 {
             writeln!(
                 terminal.err,
-                "note: {missing} parts could not be had or are cut; missing.txt in the archive says why"
+                "note: {missing} parts could not be collected or are truncated; missing.txt in the archive says why"
             )?;
         }
         Ok(Outcome::Success)

@@ -56,7 +56,7 @@ impl Source<'_> {
     pub(super) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
         match self {
             Self::Agent(agent) => {
-                agent.get("/services").context("failed to ask the agent (-f asks manifests instead)")
+                agent.get("/services").context("failed to query the agent; to read manifests instead, use -f")
             }
             Self::Manifests(snapshot) => {
                 let view = |service| Ok(serde_json::from_value(serde_json::to_value(service)?)?);
@@ -74,7 +74,7 @@ impl Source<'_> {
         let interface =
             flow.interface().map(|name| format!("&interface={}", in_query(&name.0))).unwrap_or_default();
         let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
-        agent.get(&path).context("failed to ask the agent (-f asks manifests instead)")
+        agent.get(&path).context("failed to query the agent; to read manifests instead, use -f")
     }
 }
 

@@ -44,12 +44,12 @@ pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Compar
 
 fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
     let desired = source.ask(flow)?;
-    let mut inspector = Inspector::open().context("the kernel was not asked")?;
-    let kernel = inspector.ask(flow).context("the kernel was not asked")?;
+    let mut inspector = Inspector::open().context("failed to read the state of the kernel")?;
+    let kernel = inspector.ask(flow).context("failed to read the state of the kernel")?;
     let mut all = inspector.rules().to_vec();
     all.extend(differences(&desired, &kernel));
     all.extend(missing_route(&desired, flow)?);
-    let others = inspector.others(flow.to()).context("the kernel was not asked")?;
+    let others = inspector.others(flow.to()).context("failed to read the state of the kernel")?;
     Ok(Comparison { desired, kernel, differences: all, others })
 }
 
@@ -60,8 +60,9 @@ fn missing_route(desired: &Trace, flow: &Flow) -> anyhow::Result<Option<String>>
         return Ok(None);
     }
     let to = flow.to();
-    let has_route =
-        RouteVerifier::new(RouteOptions::default()).has_route(to).context("the kernel was not asked")?;
+    let has_route = RouteVerifier::new(RouteOptions::default())
+        .has_route(to)
+        .context("failed to read the state of the kernel")?;
     Ok((!has_route).then(|| {
         format!(
             "the connection is to reach a backend, and this node itself has no route to {to}, or one that leads nowhere \
@@ -86,7 +87,7 @@ impl fmt::Display for Comparison {
             writeln!(f)?;
         }
         if self.agrees() {
-            return writeln!(f, "NO DIFFERENCE: the kernel does what is wanted");
+            return writeln!(f, "NO DIFFERENCE: the kernel has the desired state");
         }
         writeln!(f, "DIFFERENCES: {}", differences.len())?;
         differences.iter().try_for_each(|difference| writeln!(f, "- {difference}"))?;

@@ -113,7 +113,10 @@ fn of_store(
             Ok(object) => objects.extend(object.map(|object| (object.key(), object))),
             Err(error) => {
                 is_good = false;
-                writeln!(terminal.err, "{error}; what an agent may still have of it is not known here")?;
+                writeln!(
+                    terminal.err,
+                    "{error}; an agent may still use an earlier state of it, which is not compared"
+                )?;
             }
         }
     }

@@ -32,7 +32,7 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 /// usage.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// In which form; wide cuts nothing, name is the services that something is wrong with
+    /// Output format; wide cuts nothing, name is the services that something is wrong with
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
@@ -117,7 +117,7 @@ impl Verify {
         if !of_dataplanes.is_empty() {
             writeln!(
                 terminal.err,
-                "Something else changed it, or the agent could not: its /renderers says. `contiv resync` makes it right."
+                "Another program changed it, or the agent failed to: see its /renderers. `contiv resync` repairs it."
             )?;
         }
         if !of_nft.is_empty() {

@@ -203,7 +203,7 @@ async fn port_that_was_in_use_is_tried_again_without_any_change() {
 }
 
 #[tokio::test]
-async fn two_services_with_one_port_are_told_of_each_other() {
+async fn two_services_with_one_port_name_each_other() {
     let address = loopback(8);
     let running = Running::start(&[address]);
     running.say(vec![(web(), Some(check(31001, 1)))], None);

@@ -1,8 +1,8 @@
-//! What several settings of kube-proxy depend on.
+//! Values of the configuration that several conversions depend on.
 
 use serde_json::Value;
 
-/// kube-proxy's mode, by which whole sections count or do not.
+/// kube-proxy's mode. It decides which sections apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Iptables,
@@ -11,16 +11,16 @@ pub(super) enum Mode {
     Other,
 }
 
-/// How kube-proxy tells the pods of its node.
+/// How kube-proxy recognizes traffic of the pods of its node (`detectLocalMode`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Detection {
-    /// By the ranges of the cluster; empty: not at all.
+    /// By the ranges of the cluster. Empty means not at all.
     ClusterCidr(Vec<String>),
     NodeCidr,
     Bridge(String),
     Prefix(String),
-    /// A mode that it does not have, or one without the name that it needs.
-    Bad,
+    /// An unknown mode, or one without the interface name that it needs.
+    Invalid,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Facts {
     pub(super) has_healthz: bool,
     pub(super) has_node_port_addresses: bool,
     pub(super) has_localhost_node_ports: bool,
-    /// What is set of the section `conntrack`.
+    /// The names of the configured settings of the section `conntrack`.
     pub(super) conntrack: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Facts {
             "InterfaceNamePrefix" if has("/detectLocal/interfaceNamePrefix") => {
                 Detection::Prefix(text("/detectLocal/interfaceNamePrefix").to_owned())
             }
-            _ => Detection::Bad,
+            _ => Detection::Invalid,
         };
         let conntrack = configuration["conntrack"].as_object().into_iter().flatten();
         let conntrack =
@@ -74,7 +74,7 @@ impl Facts {
     }
 }
 
-/// Whether kube-proxy takes its default for this value.
+/// Whether kube-proxy uses its default in place of this value.
 pub(super) fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -100,9 +100,9 @@ fn quarantined_object_shows_field_file_and_state_in_use() {
     let mut overview = overview(1);
     overview.renderers.clear();
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
-    let told = "quarantine: service shop/broken-0: ports[0].port: failed to apply: the kernel r…\n  in /contiv/x; its last good \
+    let expected = "quarantine: service shop/broken-0: ports[0].port: failed to apply: the kernel r…\n  in /contiv/x; its last good \
                 state is in use\n";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -1,19 +1,19 @@
-//! What becomes of one setting.
+//! The conversion of one setting of kube-proxy.
 
 use std::{borrow::Cow, fmt};
 
-/// What becomes of a setting.
+/// How a setting is converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli::migrate) enum Conversion {
-    /// It is in agent.toml.
+    /// agent.toml gets settings for it.
     Set,
-    /// contiv does the same without being told.
+    /// contiv does the same by default.
     Same,
-    /// contiv has nothing that needs it.
+    /// contiv has no use for it.
     NotNeeded,
-    /// contiv does not do it. Somebody has to.
+    /// contiv does not do this; an administrator has to.
     ByHand,
-    /// Not a setting of kube-proxy that this version of contiv knows.
+    /// This version of contiv does not know the setting or its value.
     Unknown,
 }
 
@@ -29,18 +29,20 @@ impl fmt::Display for Conversion {
     }
 }
 
-/// Key and value of agent.toml.
+/// A key of agent.toml, and its value.
 pub(super) type Setting = (&'static str, toml::Value);
 
-/// What becomes of one setting.
-pub(super) struct Answer {
+/// One setting of kube-proxy, converted.
+pub(super) struct ConvertedSetting {
     pub(super) conversion: Conversion,
     pub(super) detail: Cow<'static, str>,
+    /// Settings for agent.toml.
     pub(super) settings: Vec<Setting>,
+    /// A sysctl that kube-proxy sets, as in `NAME = VALUE`.
     pub(super) sysctl: Option<String>,
 }
 
-impl Answer {
+impl ConvertedSetting {
     pub(super) fn new(conversion: Conversion, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { conversion, detail: detail.into(), settings: Vec::new(), sysctl: None }
     }
@@ -70,16 +72,16 @@ impl Answer {
     /// kube-proxy sets this sysctl; contiv sets none.
     pub(super) fn sysctl(name: &str, value: impl fmt::Display) -> Self {
         let sysctl = format!("{name} = {value}");
-        let detail = format!("sysctl {sysctl}; contiv leaves it, and it is lost with the next boot");
+        let detail = format!("sysctl {sysctl}; contiv does not set it, and the next boot resets it");
         Self { sysctl: Some(sysctl), ..Self::by_hand(detail) }
     }
 
     pub(super) fn unknown() -> Self {
-        Self::new(Conversion::Unknown, "not a setting that is known here; look up what it does")
+        Self::new(Conversion::Unknown, "contiv does not know this setting; look up what it does")
     }
 
-    /// A value of another type, or none that the setting has.
+    /// The value has another type, or is none that the setting allows.
     pub(super) fn bad_value() -> Self {
-        Self::new(Conversion::Unknown, "kube-proxy has no such value for it")
+        Self::new(Conversion::Unknown, "not a valid value of this setting")
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     node::{RendererView, Status},
 };
 
-/// The state of the agent, the most urgent first.
+/// The state of the agent: the most urgent of those that apply.
 pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     let waiting = || {
         let names = renderers.iter().filter(|renderer| !renderer.ready).map(|renderer| &*renderer.name);
@@ -16,7 +16,7 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
         return format!("renderer {} fails: {}", renderer.name, one_line(error));
     }
     if let Some(down) = &status.store_down {
-        let meanwhile = if status.ready { "; what was read last is in use" } else { "" };
+        let meanwhile = if status.ready { "; its last known content is in use" } else { "" };
         return format!("the store cannot be followed: {}{meanwhile}", one_line(&down.reason));
     }
     if status.held_deletions.is_some() {
@@ -28,15 +28,16 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     if !status.ready {
         return format!("applying the first snapshot: {}", waiting());
     }
-    let saved = if status.from_mirror { ", from what was saved" } else { "" };
+    let from_mirror = if status.from_mirror { ", from the mirror" } else { "" };
     let quarantined = match status.quarantined {
         0 => String::new(),
         count => format!(", {count} in quarantine"),
     };
-    format!("ready{saved}{quarantined}")
+    format!("ready{from_mirror}{quarantined}")
 }
 
-/// The state of this instance of the controllers, the most urgent first. `waiting` have not synced.
+/// The state of this instance of the controllers: the most urgent of those that apply. `waiting` are the controllers that have not
+/// synced.
 pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     if let Some(reason) = &leadership.store_down {
         return format!("the store cannot be followed: {}", one_line(reason));
@@ -56,7 +57,7 @@ pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     }
 }
 
-/// A status is one line.
+/// Joins the lines of a text, since a status is one line.
 pub(super) fn one_line(text: &str) -> String {
     text.replace('\n', "; ")
 }
