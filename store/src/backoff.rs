@@ -1,9 +1,9 @@
-//! How long to wait before something that failed is tried again. Pure: the random number is an argument.
+//! The pauses between attempts of an operation that fails. Pure: the random number is an argument.
 
 use std::time::Duration;
 
-/// Exponential backoff with equal jitter: each pause is twice as long as the one before, up to the longest, and between
-/// half of that and all of it, so that many clients with one cause do not try at one moment.
+/// Exponential backoff with equal jitter. The full pause doubles with each failure, up to the longest one; the actual pause is a
+/// random part of it, at least half, so that clients that failed at the same time do not all retry at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -12,13 +12,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From the full pause after the first failure to the longest one.
+    /// `first` is the full pause after the first failure, `longest` the maximum.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
 
-    /// The pause after one more failure. `random` is from 0 (half of the pause) to 1 (all of it), such as
-    /// `rand::random()` gives; anything else is 1.
+    /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of it),
+    /// as from `rand::random()`; any other value counts as 1.
     pub fn next(&mut self, random: f64) -> Duration {
         let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
@@ -26,12 +26,12 @@ impl Backoff {
         full.saturating_sub((full / 2).mul_f64(1.0 - random))
     }
 
-    /// Back to the first pause, after a success.
+    /// Starts again with the first pause. To be called after a success.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Failures since the last success.
+    /// The number of failures since the last reset.
     pub const fn failures(&self) -> u32 {
         self.failures
     }

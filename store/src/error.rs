@@ -51,7 +51,7 @@ pub enum StoreError {
     },
     /// The watch was silent for long, and the store answers other requests but not whether the watch is alive. Open it again:
     /// nothing is known to be missed.
-    #[error("the watch at {endpoint} has said nothing for {silence:?}")]
+    #[error("the watch at {endpoint} has sent nothing for {silence:?}")]
     Silent {
         /// The contacted endpoint.
         endpoint: String,
@@ -67,7 +67,7 @@ pub enum StoreError {
         reason: String,
     },
     /// A condition of a transaction does not hold, and nothing was written. Read again, and decide again.
-    #[error("{key} is not as it was when the change was decided on; nothing was written")]
+    #[error("{key} has changed since it was read; nothing was written")]
     Conflict {
         /// The first key with a failed condition.
         key: String,
@@ -140,8 +140,8 @@ mod tests {
             field: Some("metadata.labels.x\ny".to_owned()),
             reason: "no\ttext".to_owned(),
         };
-        let told = problem.to_string();
-        assert!(!told.contains(char::is_control), "{told:?}");
-        assert!(told.contains("we\\nb") && told.contains("labels.x\\ny"), "{told}");
+        let text = problem.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(text.contains("we\\nb") && text.contains("labels.x\\ny"), "{text}");
     }
 }

@@ -346,7 +346,7 @@ impl Feed {
     /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
         if error.is_other_history() {
-            error!(%error, "the store has other data than it had; listing it");
+            error!(%error, "the store has other data than before; listing it again");
             self.position = None;
             if self.send(FeedEvent::Replaced { reason: error.to_string() }).await.is_err() {
                 return ControlFlow::Break(());
@@ -375,7 +375,7 @@ impl Feed {
         match report {
             Report::Cause if is_first => warn!(%error, "lost the store"),
             Report::Cause => warn!(%error, "the store is still lost, and for another reason"),
-            Report::Lasts(duration) => {
+            Report::Reminder(duration) => {
                 let seconds = duration.as_secs();
                 warn!(%error, seconds, "the store has not been followed for a while; its last known content is in use");
             }
@@ -383,7 +383,7 @@ impl Feed {
         }
         match report {
             Report::Cause => self.send(FeedEvent::Down { reason }).await,
-            Report::Lasts(_) | Report::Nothing => Ok(()),
+            Report::Reminder(_) | Report::Nothing => Ok(()),
         }
     }
 

@@ -27,7 +27,7 @@ pub fn manifest(input: &[u8]) {
         assert!(problem.source.starts_with(FILE) && !problem.reason.is_empty(), "{problem:?}");
         assert!(problem.object.is_some() || parsed.is_incomplete, "{problem:?} is of some object");
     }
-    assert!(parsed.broken.is_empty() || !parsed.problems.is_empty(), "what is broken is told");
+    assert!(parsed.broken.is_empty() || !parsed.problems.is_empty(), "broken objects are reported");
 }
 
 fn reads_back(object: &ManifestObject) {

@@ -286,7 +286,7 @@ fn note(pending: &mut Pending, signal: io::Result<Option<Signal>>) {
         Ok(Some(signal)) => pending.note(signal, Instant::now()),
         Ok(None) => {}
         Err(error) => {
-            warn!(%error, "inotify failed; looking at the whole folder");
+            warn!(%error, "inotify failed; reading the whole folder");
             pending.note(Signal::Lost, Instant::now());
         }
     }

@@ -216,7 +216,7 @@ impl Watch {
                 session.progress_unanswered();
                 Err(session.silent(silence))
             }
-            Err(_) => Err(session.unavailable(format!("the watch has said nothing for {silence:?}"))),
+            Err(_) => Err(session.unavailable(format!("the watch has sent nothing for {silence:?}"))),
         }
     }
 }

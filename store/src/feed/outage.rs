@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::Backoff;
 
-/// When the first reminder follows. Each further pause is twice as long as the one before.
+/// The pause before the first reminder. It doubles with each reminder.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
-/// The longest of these pauses.
+/// The longest pause between reminders.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How many causes of one outage are reported.
 const MAX_REPORTED_CAUSES: usize = 8;
@@ -28,8 +28,8 @@ pub(super) struct Outage {
 pub(super) enum Report {
     /// A new cause.
     Cause,
-    /// A reminder, with the duration.
-    Lasts(Duration),
+    /// A reminder, with the duration of the outage so far.
+    Reminder(Duration),
     Nothing,
 }
 
@@ -50,7 +50,7 @@ impl Outage {
             return Report::Nothing;
         }
         self.next_reminder = now + self.reminders.next(1.0);
-        Report::Lasts(now - self.since)
+        Report::Reminder(now - self.since)
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn outage_tells_each_cause_once_and_not_too_many() {
+    async fn outage_reports_each_cause_once_up_to_a_limit() {
         let now = Instant::now();
         let mut outage = Outage::begin(now);
         assert_eq!(outage.add("refused at port 1", now), Report::Cause);
@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn outage_that_lasts_is_told_of_at_growing_intervals() {
+    async fn long_outage_is_reported_at_growing_intervals() {
         let start = Instant::now();
         let mut outage = Outage::begin(start);
         outage.add("refused", start);
         let minutes = (0..=24 * 60).filter(|minute| {
             let now = start + Duration::from_secs(60 * minute);
-            outage.add("refused", now) == Report::Lasts(now - start)
+            outage.add("refused", now) == Report::Reminder(now - start)
         });
         let minutes: Vec<_> = minutes.take(8).collect();
         assert_eq!(minutes, [1, 3, 7, 15, 31, 63, 123, 183]);

@@ -76,16 +76,16 @@ pub(super) fn of(endpoint: &str, resource: &str, status: &Status) -> Failure {
     if is_too_new(status) {
         return Failure::TooNew;
     }
-    let said = format!("{} ({} {})", status.message, status.code, status.reason);
+    let message = format!("{} ({} {})", status.message, status.code, status.reason);
     let hint = match status.code {
         401 => "is its token or certificate still good?",
         403 => RIGHTS,
         404 => "contiv needs Kubernetes 1.21 or later",
         // Overloaded, starting, stopping, or an internal error: it may pass.
-        _ => return Failure::Store(unavailable(endpoint, said)),
+        _ => return Failure::Store(unavailable(endpoint, message)),
     };
     let action = format!("read {resource}");
-    let error = StoreError::Refused { action, reason: format!("{said}; {hint}") };
+    let error = StoreError::Refused { action, reason: format!("{message}; {hint}") };
     match status.code {
         403 | 404 => Failure::Denied(Denial { is_missing: status.code == 404, error }),
         _ => Failure::Store(error),

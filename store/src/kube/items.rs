@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_what_is_around_them_are_told_apart() {
+    fn items_are_separated_from_the_text_around_them() {
         let list = br#"{"kind":"ServiceList", "other":[{"items":[1]}],"items" : [ {"a":"]}\"["},
             {"items":[{"b":{}}]} ],"metadata":{"resourceVersion":"7"}}"#;
         let (items, envelope) = split([&list[..]]).unwrap();

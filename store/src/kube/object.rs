@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nameless_object_cannot_be_told_apart() {
+    fn object_without_name_is_refused() {
         assert!(receive(Kind::Service, r#"{"metadata":{"namespace":"default"}}"#).is_err());
         assert!(receive(Kind::Service, "{}").is_err());
     }

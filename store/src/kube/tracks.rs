@@ -149,11 +149,11 @@ mod tests {
     fn problems_are_reported_together_when_one_is_new() {
         let tracks = WatchProgress::default();
         tracks.begin("/", versions("1"), &[problem("/a")]);
-        let (_, told) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
-        assert_eq!(told.unwrap(), [problem("/a"), problem("/b")]);
-        let (_, told) = tracks.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
-        assert_eq!(told, None, "who follows drops what is wrong with a key that changed");
-        let (_, told) = tracks.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
-        assert_eq!(told.unwrap(), [problem("/b"), problem("/c")]);
+        let (_, problems) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
+        assert_eq!(problems.unwrap(), [problem("/a"), problem("/b")]);
+        let (_, problems) = tracks.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
+        assert_eq!(problems, None, "the reader drops the problems of a key that changed");
+        let (_, problems) = tracks.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
+        assert_eq!(problems.unwrap(), [problem("/b"), problem("/c")]);
     }
 }

@@ -1,4 +1,4 @@
-//! An API server's checks of the fields that contiv uses.
+//! Validates the fields that contiv uses, as an API server does.
 
 use std::{fmt::Arguments, net::IpAddr};
 
@@ -11,15 +11,15 @@ use jiff::Timestamp;
 pub(super) struct Check {
     /// Field and reason, in the order in which they were found.
     pub(super) findings: Vec<(String, String)>,
-    /// One of them is more than an unknown value or an address that can be left out: the object is not usable.
+    /// Whether a finding makes the whole object unusable. Unknown values and wrong addresses do not: the object is used without them.
     is_broken: bool,
-    /// There is an address, or a node port.
+    /// Whether the object has a valid address or a node port.
     has_address: bool,
     is_address_left_out: bool,
 }
 
 impl Check {
-    /// Notes what is wrong with a field.
+    /// Records a problem of a field that makes the whole object unusable.
     pub(super) fn refuse(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
         self.findings.push((field.to_string(), reason.into()));
         self.is_broken = true;
@@ -30,88 +30,93 @@ impl Check {
         self.is_broken || self.is_address_left_out && !self.has_address
     }
 
-    /// Notes what is wrong with an address.
+    /// Records a problem of an address. The object is used without that address.
     pub(super) fn leave_out(&mut self, field: Arguments<'_>, reason: impl Into<String>) {
         self.findings.push((field.to_string(), reason.into()));
         self.is_address_left_out = true;
     }
 
-    /// The object can be reached whatever its addresses are.
-    pub(super) const fn can_be_reached(&mut self) {
+    /// Records that clients can reach the object without an address of its own, as with a node port.
+    pub(super) const fn mark_reachable(&mut self) {
         self.has_address = true;
     }
 
-    fn address_if<T>(&mut self, field: Arguments<'_>, text: &str, parse: impl Fn(&str) -> Result<T, String>) {
+    fn check_address<T>(
+        &mut self,
+        field: Arguments<'_>,
+        text: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) {
         match parse(&without_leading_zeros(text)).or_else(|_| parse(text)) {
             Ok(_) => self.has_address = true,
             Err(reason) => self.leave_out(field, reason),
         }
     }
 
-    /// An IPv4 or IPv6 address.
+    /// Checks an IPv4 or IPv6 address.
     pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
-        self.address_if(field, text, parse_address);
+        self.check_address(field, text, parse_address);
     }
 
-    /// An address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
+    /// Checks an address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
     /// (`ValidateNonSpecialIP`). It prevents authors of endpoints from reaching the loopback of a node.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
-        self.address_if(field, text, routable_address);
+        self.check_address(field, text, routable_address);
     }
 
-    /// An address, with a prefix length or without.
+    /// Checks an address of an interface, with or without a prefix length.
     pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
-        self.address_if(field, text, |text| {
+        self.check_address(field, text, |text| {
             let problem = |_| format!("{text:?} is not an address of an interface, as in 192.168.16.2/24");
             text.parse::<IpNetwork>().map_err(problem)
         });
     }
 
-    /// The name of an object, an interface or a node.
+    /// Checks the name of an object, an interface or a node.
     pub(super) fn name(&mut self, field: Arguments<'_>, text: &str) {
         if text.is_empty() {
             self.refuse(field, "missing; expected a name");
         } else if text.len() > 253 {
             self.refuse(field, format!("{} characters long; 253 are allowed", text.len()));
         } else {
-            self.plain(field, text);
+            self.name_characters(field, text);
         }
     }
 
-    /// Text that can be printed unchanged. It may be empty.
-    pub(super) fn plain(&mut self, field: Arguments<'_>, text: &str) {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !text.chars().all(is_plain) {
+    /// Checks that a text consists of the characters of names only. It may be empty.
+    pub(super) fn name_characters(&mut self, field: Arguments<'_>, text: &str) {
+        let is_name_character = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !text.chars().all(is_name_character) {
             self.refuse(
                 field,
-                format!("{text:?} holds more than letters, digits, hyphens, underscores and dots"),
+                format!("{text:?} has characters other than letters, digits, hyphens, underscores and dots"),
             );
         }
     }
 
-    /// The range of addresses of an object.
+    /// Checks an address range that belongs to the object, such as the pod CIDR of a node.
     pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
-        self.address_if(field, text, parse_network);
+        self.check_address(field, text, parse_network);
     }
 
-    /// The range of addresses of others.
-    pub(super) fn foreign_network(&mut self, field: Arguments<'_>, text: &str) {
+    /// Checks an address range of clients. It does not count as an address of the object.
+    pub(super) fn client_network(&mut self, field: Arguments<'_>, text: &str) {
         if let Err(reason) = parse_network(&without_leading_zeros(text)) {
             self.findings.push((field.to_string(), reason));
         }
     }
 
-    /// A port number.
+    /// Checks a port number.
     pub(super) fn port(&mut self, field: Arguments<'_>, port: i64) -> i32 {
         self.number(field, port, 1, 65535)
     }
 
-    /// A port number, or 0 for none.
+    /// Checks a port number; 0 means none.
     pub(super) fn optional_port(&mut self, field: Arguments<'_>, port: i64) -> i32 {
         self.number(field, port, 0, 65535)
     }
 
-    /// A whole number from `least` to `most`.
+    /// Checks a whole number from `least` to `most`. Returns 0 if it is outside.
     pub(super) fn number(&mut self, field: Arguments<'_>, number: i64, least: i32, most: i32) -> i32 {
         match i32::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => number,
@@ -122,28 +127,28 @@ impl Check {
         }
     }
 
-    /// One of a few words.
+    /// Checks that a value is one of those allowed.
     pub(super) fn one_of(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
             self.refuse(field, format!("{word:?} is none of {}", words.join(", ")));
         }
     }
 
-    /// One of a few words, where newer versions of Kubernetes may have more: the object is used without an unknown one.
-    pub(super) fn known(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+    /// Checks that a value is known. Newer versions of Kubernetes may have more: the object is used without an unknown value.
+    pub(super) fn known_value(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
             self.findings.push((field.to_string(), format!("{word:?} is none of {}", words.join(", "))));
         }
     }
 
-    /// Like [`Check::known`]; empty means the default.
-    pub(super) fn known_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+    /// Like [`Check::known_value`]; empty means the default.
+    pub(super) fn known_value_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !word.is_empty() {
-            self.known(field, word, words);
+            self.known_value(field, word, words);
         }
     }
 
-    /// A time (RFC 3339) as seconds since 1970; 0 if absent.
+    /// Converts a time (RFC 3339) to seconds since 1970; 0 if absent.
     pub(super) fn time(&mut self, field: Arguments<'_>, text: Option<&str>) -> i64 {
         let Some(text) = text else { return 0 };
         if let Ok(time) = text.parse::<Timestamp>() {
@@ -153,12 +158,12 @@ impl Check {
         0
     }
 
-    /// A transport protocol; TCP if absent, like the API server's default.
+    /// Checks a transport protocol. TCP if empty, like the default of the API server.
     pub(super) fn protocol(&mut self, field: Arguments<'_>, protocol: String) -> String {
         if protocol.is_empty() {
             return "TCP".to_owned();
         }
-        self.known(field, &protocol, &["TCP", "UDP", "SCTP"]);
+        self.known_value(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
 }

@@ -1,4 +1,4 @@
-//! From the manifest of one kind to its stored form, and back.
+//! Converts the manifest of one kind to its stored form, and back.
 
 use contiv_proto::{Kind, Object};
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,7 +10,7 @@ pub(super) trait Manifest: DeserializeOwned + Serialize {
     /// The stored form.
     type Message: Into<Object>;
 
-    /// The stored form of this manifest. If `check` has a problem it is not stored, so its value does not matter.
+    /// The stored form of this manifest. If `check` finds it unusable, the result is not stored, and its value does not matter.
     fn into_message(self, check: &mut Check) -> Self::Message;
 
     /// The manifest of a stored message.
@@ -20,8 +20,9 @@ pub(super) trait Manifest: DeserializeOwned + Serialize {
     fn metadata(&mut self) -> &mut Metadata;
 }
 
-/// The stored form of a manifest, with defaults. If `check` has a problem it must not be used.
-pub(super) fn accept<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check) -> Object {
+/// Validates a manifest and converts it to its stored form, with defaults. The result must not be used if `check` finds the
+/// manifest unusable.
+pub(super) fn to_object<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Check) -> Object {
     let metadata = manifest.metadata();
     check.name(format_args!("metadata.name"), &metadata.name);
     if !kind.is_namespaced() {

@@ -43,7 +43,7 @@ impl Manifest for EndpointSlice {
     }
 
     fn into_message(self, check: &mut Check) -> wire::EndpointSlice {
-        check.known(format_args!("addressType"), &self.address_type, &["IPv4", "IPv6", "FQDN"]);
+        check.known_value(format_args!("addressType"), &self.address_type, &["IPv4", "IPv6", "FQDN"]);
         let endpoint = |(i, endpoint): (usize, Endpoint)| endpoint.into_message(i, &self.address_type, check);
         let endpoints = self.endpoints.into_iter().enumerate().map(endpoint).collect();
         let port = |(i, port): (usize, Port)| port.into_message(i, check);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     check::Check,
-    conversion::{Manifest, accept},
+    conversion::{Manifest, to_object},
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
     external_workload::ExternalWorkload,
@@ -190,7 +190,7 @@ impl Reader<'_> {
             }
         };
         let mut check = Check::default();
-        let object = accept(manifest, self.kind, &mut check);
+        let object = to_object(manifest, self.kind, &mut check);
         if check.is_refused() {
             return Err(self.failure(check.findings));
         }
@@ -225,7 +225,7 @@ impl Reader<'_> {
     fn failure(&self, findings: Vec<(String, String)>) -> Failure {
         let (namespace, name) = self.identity();
         let problems = self.problems(findings);
-        // The key of a VppNode is its number, wherever its name is.
+        // The key of a VppNode has its number in place of its name.
         let name = match self.kind {
             Kind::VppNode => self.value["spec"]["id"].to_string(),
             _ => name,

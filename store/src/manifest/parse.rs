@@ -40,8 +40,9 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
     parsed.truncate_problems();
     if parsed.problems.len() > MAX_REPORTED_PROBLEMS {
         parsed.problems.truncate(MAX_REPORTED_PROBLEMS);
-        let reason =
-            format!("only the first {MAX_REPORTED_PROBLEMS} problems of this file are told; there are more");
+        let reason = format!(
+            "only the first {MAX_REPORTED_PROBLEMS} problems of this file are reported; there are more"
+        );
         let source = name.to_owned();
         parsed.problems.push(Problem { source, object: None, field: None, reason });
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     check::Check,
-    conversion::{Manifest, accept},
+    conversion::{Manifest, to_object},
     endpoint_slice::EndpointSlice,
     endpoints::Endpoints,
     external_workload::ExternalWorkload,
@@ -45,7 +45,7 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
 fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
     let manifest: M = serde_json::from_str(json).ok()?;
     let mut check = Check::default();
-    let object = accept(manifest, kind, &mut check);
+    let object = to_object(manifest, kind, &mut check);
     (!check.is_refused()).then_some(object)
 }
 

@@ -70,7 +70,7 @@ async fn idle_watch_through_proxy_is_no_outage() {
     sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
     let event = next(&mut events).await;
-    assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
+    assert!(matches!(event, FeedEvent::Changed(_)), "no event comes before the change: {event:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -161,7 +161,7 @@ async fn quiet_watch_goes_on_and_dead_one_is_noticed() {
         panic!("expected an outage")
     };
     println!("a dead watch was noticed after {:?}", start.elapsed());
-    assert!(reason.ends_with("the watch has said nothing for 6s"), "{reason}");
+    assert!(reason.ends_with("the watch has sent nothing for 6s"), "{reason}");
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     wire.flow();
     assert_eq!(timeout(BOUND, events.recv()).await.unwrap().unwrap().event, FeedEvent::Up);

@@ -87,7 +87,7 @@ async fn watch_ending_in_time_resumes_without_an_outage() {
         requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
     }
     server.put(service("b", "None")).unwrap();
-    assert_eq!(put_key(&change(&mut events).await), key("b"), "no outage was told before");
+    assert_eq!(put_key(&change(&mut events).await), key("b"), "no outage was reported before");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,11 +108,11 @@ async fn watch_renewed_while_lists_fail_goes_on_without_outage() {
         requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
     }
     server.put(service("c", "None")).unwrap();
-    assert_eq!(put_key(&change(&mut events).await), key("c"), "no outage was told before");
+    assert_eq!(put_key(&change(&mut events).await), key("c"), "no outage was reported before");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn backlog_of_many_batches_is_followed_from_where_it_was_told() {
+async fn backlog_of_many_batches_is_resumed_from_listed_revision() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     let store = open(&server).await;
@@ -124,7 +124,7 @@ async fn backlog_of_many_batches_is_followed_from_where_it_was_told() {
         server.put(service("b", "None")).unwrap();
     }
     for _ in 0..2 {
-        drop(store.watch(&prefix, listed.revision).await.expect("nobody was told of the backlog"));
+        drop(store.watch(&prefix, listed.revision).await.expect("no event of the backlog was delivered"));
     }
 }
 

@@ -24,7 +24,7 @@ fn workload_key(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_the_definition_is_followed_without_outage() {
+async fn server_without_the_crd_is_watched_without_outage() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     let mut events = follow(open(&server).await);
@@ -53,7 +53,7 @@ async fn external_workloads_are_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definition_that_is_deleted_takes_its_objects_with_it() {
+async fn deleted_crd_removes_its_objects() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     server.put(workload("vm-1")).unwrap();
@@ -65,21 +65,24 @@ async fn definition_that_is_deleted_takes_its_objects_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_type_is_left_out_and_never_taken_for_deleted() {
+async fn denied_type_is_left_out_and_not_taken_for_deleted() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     server.put(workload("vm-1")).unwrap();
     server.deny("externalworkloads", Some(403));
     let store = open(&server).await;
-    assert_eq!(keys(&store.list(ROOT).await.unwrap()), [key("web")], "the others are served");
-    let alone = store.list(&Key::prefix(Kind::ExternalWorkload)).await.unwrap_err();
+    assert_eq!(keys(&store.list(ROOT).await.unwrap()), [key("web")], "other types are listed");
+    let denied = store.list(&Key::prefix(Kind::ExternalWorkload)).await.unwrap_err();
     assert!(
-        matches!(&alone, StoreError::Refused { reason, .. } if reason.contains("list and watch")),
-        "{alone}"
+        matches!(&denied, StoreError::Refused { reason, .. } if reason.contains("list and watch")),
+        "{denied}"
     );
     server.deny("externalworkloads", None);
     assert_eq!(store.list(ROOT).await.unwrap().entries.len(), 2);
     server.deny("externalworkloads", Some(403));
     let later = store.list(ROOT).await.unwrap_err();
-    assert!(matches!(later, StoreError::Refused { .. }), "what was readable is not gone: {later}");
+    assert!(
+        matches!(later, StoreError::Refused { .. }),
+        "a type that was readable is not taken for deleted: {later}"
+    );
 }

@@ -27,8 +27,8 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     note_all(&mut owner.watcher, &mut owner.pending).await;
     owner.work(false).await;
     assert_eq!(count(&owner), 1);
-    let (_, until) = owner.emptied().next().expect("it is to be looked at");
-    // A waiting writer has time.
+    let (_, until) = owner.emptied().next().expect("the empty file is read again later");
+    // Until then the file keeps its objects.
     advance(Duration::from_secs(30)).await;
     owner.work(false).await;
     owner.rescan_now().await;
@@ -49,7 +49,7 @@ async fn file_truncated_without_being_closed_is_forgotten() {
 
 /// A file that is being replaced is missing during the walk, or half written when it is read.
 #[tokio::test]
-async fn file_in_flux_during_rescan_is_left_alone() {
+async fn file_being_replaced_during_rescan_keeps_its_objects() {
     let root = TempDir::new().unwrap();
     let (gone, half) = (root.path().join("gone.yaml"), root.path().join("half.yaml"));
     fs::write(&gone, WEB).unwrap();
@@ -61,7 +61,7 @@ async fn file_in_flux_during_rescan_is_left_alone() {
     fs::remove_file(&gone).unwrap();
     let mut writer = fs::File::create(&half).unwrap();
     std::io::Write::write_all(&mut writer, b"apiVersion: v1\nkind: Serv").unwrap();
-    // As if all that had happened after the events were read.
+    // `rescan` without reading the events first, as if the changes had happened after they were read.
     owner.rescan().await.unwrap();
     owner.publish();
     assert_eq!(count(&owner), 2);

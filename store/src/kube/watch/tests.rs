@@ -8,7 +8,7 @@ use crate::{
 use contiv_store_testing::ApiServer;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
+async fn watch_without_bookmarks_is_renewed_without_outage() {
     let server = ApiServer::start().unwrap();
     server.withhold_bookmarks("nodes");
     let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
@@ -21,16 +21,16 @@ async fn quiet_type_without_bookmarks_is_watched_anew_without_outage() {
     while watches < 3 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let requests = server.take_requests();
-        let is_of_nodes = |request: &&String| request.contains("/nodes?") && request.contains("watch=true");
-        watches += requests.iter().filter(is_of_nodes).count();
+        let is_node_watch = |request: &&String| request.contains("/nodes?") && request.contains("watch=true");
+        watches += requests.iter().filter(is_node_watch).count();
     }
     server.put(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } })).unwrap();
     let event = events.recv().await.unwrap().event;
-    assert!(matches!(event, FeedEvent::Changed(_)), "nothing was told before: {event:?}");
+    assert!(matches!(event, FeedEvent::Changed(_)), "no event comes before the change: {event:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definition_that_comes_later_is_noticed() {
+async fn crd_created_later_is_listed() {
     let server = ApiServer::start().unwrap();
     let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
     let store: std::sync::Arc<dyn Store> = std::sync::Arc::new(KubeStore::new(address, &Scope::cluster()));

@@ -32,15 +32,15 @@ impl Spec {
     /// Collects what the API server would refuse, except problems of a single port.
     pub(super) fn check(&self, check: &mut Check) {
         let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
-        check.known(format_args!("spec.type"), &self.service_type, &types);
-        check.known(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
+        check.known_value(format_args!("spec.type"), &self.service_type, &types);
+        check.known_value(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
         let policies = ["Cluster", "Local"];
         let (external, internal) = (&self.external_traffic_policy, &self.internal_traffic_policy);
-        check.known_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
-        check.known_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
+        check.known_value_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
+        check.known_value_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
         for (i, family) in self.ip_families.iter().enumerate() {
             let field = format_args!("spec.ipFamilies[{i}]");
-            check.known(field, family, &["IPv4", "IPv6"]);
+            check.known_value(field, family, &["IPv4", "IPv6"]);
             if self.ip_families[..i].contains(family) {
                 check.refuse(field, format!("{family:?} is named twice"));
             }
@@ -71,7 +71,7 @@ impl Spec {
             check.routable_address(format_args!("spec.externalIPs[{i}]"), address);
         }
         for (i, range) in self.load_balancer_source_ranges.iter().enumerate() {
-            check.foreign_network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
+            check.client_network(format_args!("spec.loadBalancerSourceRanges[{i}]"), range);
         }
     }
 
@@ -106,11 +106,11 @@ impl Spec {
                 let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.port);
                 check.refuse(format_args!("spec.ports[{i}].port"), reason);
             }
-            check.plain(format_args!("spec.ports[{i}].name"), &port.name);
+            check.name_characters(format_args!("spec.ports[{i}].name"), &port.name);
             if port.node_port == 0 {
                 continue;
             }
-            check.can_be_reached();
+            check.mark_reachable();
             if let Some(first) = node_ports.insert((port.node_port, protocol), i) {
                 let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.node_port);
                 check.refuse(format_args!("spec.ports[{i}].nodePort"), reason);

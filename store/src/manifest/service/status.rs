@@ -39,7 +39,7 @@ impl Status {
                 check.routable_address(format_args!("status.loadBalancer.ingress[{i}].ip"), &ingress.ip);
             }
             let field = format_args!("status.loadBalancer.ingress[{i}].ipMode");
-            check.known_or_empty(field, &ingress.ip_mode, &["VIP", "Proxy"]);
+            check.known_value_or_empty(field, &ingress.ip_mode, &["VIP", "Proxy"]);
             let Ingress { ip, hostname, ip_mode } = ingress;
             wire::service::LoadBalancerIngress { ip, hostname, ip_mode }
         };
