@@ -20,8 +20,8 @@ pub struct EndpointSlice {
     pub service: Option<ServiceId>,
     /// The type of its addresses.
     pub address_type: AddressType,
-    /// Whether it adds to the `Endpoints` of the service, as slices of external workloads do. All other slices replace them:
-    /// they hold the same pods.
+    /// Whether the slice is used in addition to the `Endpoints` object of the service, as slices of external workloads are. Other
+    /// slices are used instead of it, since both list the same pods.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_supplement: bool,
     /// Empty where the address type is FQDN.
@@ -50,15 +50,15 @@ pub struct SliceEndpoint {
     /// The first of the object's addresses, as in kube-proxy.
     #[serde(flatten)]
     pub address: EndpointAddress,
-    /// Whether it accepts connections.
+    /// Whether it is ready, serving and terminating.
     pub conditions: Conditions,
     /// The nodes and zones it is for; none if unspecified. Boxed, since most endpoints of most clusters have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
 
-/// The nodes and zones whose traffic an endpoint is meant for (KEP-2433, KEP-3015). Hints count only if all endpoints have
-/// them.
+/// The nodes and zones whose traffic an endpoint is meant for (KEP-2433, KEP-3015). Hints are used only if all endpoints have
+/// some.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Hints {
     /// For traffic of these nodes.
@@ -68,13 +68,13 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// True without any hint.
+    /// True if there is no hint.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.zones.is_empty()
     }
 }
 
-/// The condition of an endpoint (KEP-1672).
+/// The conditions of an endpoint (KEP-1672).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Conditions {
     /// Accepts new connections.
@@ -86,6 +86,6 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The conditions of an endpoint without any: absent means ready, serving, and not terminating.
+    /// The conditions of an endpoint that states none: absent conditions mean ready, serving and not terminating.
     pub const READY: Self = Self { ready: true, serving: true, terminating: false };
 }

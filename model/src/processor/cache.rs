@@ -74,37 +74,37 @@ impl Cache {
     }
 
     /// Inserts a new or changed object.
-    pub(super) fn put(&mut self, mut object: Object, touched: &mut DirtySet) {
+    pub(super) fn put(&mut self, mut object: Object, dirty: &mut DirtySet) {
         self.names.share(&mut object);
         match object {
-            Object::Service(service) => self.set_service(&service.id.clone(), Some(service), touched),
+            Object::Service(service) => self.set_service(&service.id.clone(), Some(service), dirty),
             Object::Endpoints(endpoints) => {
-                self.set_endpoints(&endpoints.id.clone(), Some(endpoints), touched);
+                self.set_endpoints(&endpoints.id.clone(), Some(endpoints), dirty);
             }
-            Object::EndpointSlice(slice) => self.set_slice(&slice.id.clone(), Some(slice), touched),
-            Object::Pod(pod) => self.set_pod(&pod.id.clone(), Some(pod), touched),
+            Object::EndpointSlice(slice) => self.set_slice(&slice.id.clone(), Some(slice), dirty),
+            Object::Pod(pod) => self.set_pod(&pod.id.clone(), Some(pod), dirty),
             Object::Node(node) => {
-                touched.placement |= replace(&mut self.nodes, &node.name.clone(), Some(node)).is_some();
+                dirty.placement |= replace(&mut self.nodes, &node.name.clone(), Some(node)).is_some();
             }
             Object::VppNode(node) => {
-                touched.placement |= replace(&mut self.vpp_nodes, &node.id.clone(), Some(node)).is_some();
+                dirty.placement |= replace(&mut self.vpp_nodes, &node.id.clone(), Some(node)).is_some();
             }
             Object::IpAllocation(allocation) => {
-                self.set_ip_allocation(&allocation.pod.clone(), Some(allocation), touched);
+                self.set_ip_allocation(&allocation.pod.clone(), Some(allocation), dirty);
             }
         }
     }
 
     /// Removes an object.
-    pub(super) fn delete(&mut self, key: &ObjectKey, touched: &mut DirtySet) {
+    pub(super) fn delete(&mut self, key: &ObjectKey, dirty: &mut DirtySet) {
         match key {
-            ObjectKey::Service(id) => self.set_service(id, None, touched),
-            ObjectKey::Endpoints(id) => self.set_endpoints(id, None, touched),
-            ObjectKey::EndpointSlice(id) => self.set_slice(id, None, touched),
-            ObjectKey::Pod(id) => self.set_pod(id, None, touched),
-            ObjectKey::Node(name) => touched.placement |= self.nodes.remove(name).is_some(),
-            ObjectKey::VppNode(id) => touched.placement |= self.vpp_nodes.remove(id).is_some(),
-            ObjectKey::IpAllocation(pod) => self.set_ip_allocation(pod, None, touched),
+            ObjectKey::Service(id) => self.set_service(id, None, dirty),
+            ObjectKey::Endpoints(id) => self.set_endpoints(id, None, dirty),
+            ObjectKey::EndpointSlice(id) => self.set_slice(id, None, dirty),
+            ObjectKey::Pod(id) => self.set_pod(id, None, dirty),
+            ObjectKey::Node(name) => dirty.placement |= self.nodes.remove(name).is_some(),
+            ObjectKey::VppNode(id) => dirty.placement |= self.vpp_nodes.remove(id).is_some(),
+            ObjectKey::IpAllocation(pod) => self.set_ip_allocation(pod, None, dirty),
         }
     }
 
@@ -164,19 +164,19 @@ impl Cache {
         self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
     }
 
-    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, touched: &mut DirtySet) {
+    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, dirty: &mut DirtySet) {
         if replace(&mut self.services, id, new).is_some() {
-            touched.services.insert(id.clone());
+            dirty.services.insert(id.clone());
         }
     }
 
-    fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, touched: &mut DirtySet) {
+    fn set_endpoints(&mut self, id: &ServiceId, new: Option<Endpoints>, dirty: &mut DirtySet) {
         if replace(&mut self.endpoints, id, new).is_some() {
-            touched.services.insert(id.clone());
+            dirty.services.insert(id.clone());
         }
     }
 
-    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, touched: &mut DirtySet) {
+    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, dirty: &mut DirtySet) {
         let new_service = new.as_ref().and_then(|slice| slice.service.clone());
         let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
         // An update can move the slice to another service: both are affected.
@@ -189,24 +189,24 @@ impl Cache {
                 self.slices_of.insert(service.clone(), id.clone());
             }
         }
-        touched.services.extend(old_service.into_iter().chain(new_service));
+        dirty.services.extend(old_service.into_iter().chain(new_service));
     }
 
-    fn set_pod(&mut self, id: &PodId, new: Option<Pod>, touched: &mut DirtySet) {
+    fn set_pod(&mut self, id: &PodId, new: Option<Pod>, dirty: &mut DirtySet) {
         let Some(old) = replace(&mut self.pods, id, new) else { return };
         if as_backend(old.as_ref()) != as_backend(self.pods.get(id)) {
-            touched.pods.insert(id.clone());
+            dirty.pods.insert(id.clone());
         }
         if self.ip_allocations.contains_key(id) {
-            touched.placement = true;
-            touched.interfaces = true;
+            dirty.placement = true;
+            dirty.interfaces = true;
         }
     }
 
-    fn set_ip_allocation(&mut self, pod: &PodId, new: Option<IpAllocation>, touched: &mut DirtySet) {
+    fn set_ip_allocation(&mut self, pod: &PodId, new: Option<IpAllocation>, dirty: &mut DirtySet) {
         if replace(&mut self.ip_allocations, pod, new).is_some() {
-            touched.placement = true;
-            touched.interfaces = true;
+            dirty.placement = true;
+            dirty.interfaces = true;
         }
     }
 }
@@ -269,9 +269,9 @@ mod tests {
             Object::EndpointSlice(moved)
         };
         let objects = [slice("web", &[]), pod("a", true), slice("db", &[]), moved, pod("b", false)];
-        let (mut one_by_one, mut touched) = (Cache::default(), DirtySet::default());
+        let (mut one_by_one, mut dirty) = (Cache::default(), DirtySet::default());
         for object in objects.clone() {
-            one_by_one.put(object, &mut touched);
+            one_by_one.put(object, &mut dirty);
         }
         let at_once = Cache::of(objects, StringInterner::default());
         let slices = |cache: &Cache| cache.endpoint_slices.clone();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(at_once.pods, one_by_one.pods);
         let of = |cache: &Cache, service| {
             let service = ServiceId::new("default", service);
-            cache.slices_of.of(&service).cloned().collect::<Vec<_>>()
+            cache.slices_of.values(&service).cloned().collect::<Vec<_>>()
         };
         for service in ["web", "shop", "db"] {
             assert_eq!(of(&at_once, service), of(&one_by_one, service));

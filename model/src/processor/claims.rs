@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::multi_index::{MinKey, MultiIndex};
+use super::multi_index::{MinValue, MultiIndex};
 use crate::{Frontend, Protocol, ServiceId, object::Seniority};
 
 /// A service that asks for frontends. The smallest claimant of a frontend holds it: the oldest, then the smallest id.
@@ -15,9 +15,9 @@ pub(super) struct Claimant {
     pub(super) service: ServiceId,
 }
 
-impl MinKey for Claimant {
-    fn least() -> Self {
-        Self { seniority: Seniority::OLDEST, service: ServiceId::least() }
+impl MinValue for Claimant {
+    fn min_value() -> Self {
+        Self { seniority: Seniority::OLDEST, service: ServiceId::min_value() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Claims {
         let changed = before
             .iter()
             .filter(|(frontend, before)| before.is_some() && self.holder(frontend) != before.as_ref());
-        changed.flat_map(|(frontend, _)| self.claims.of(frontend)).map(|c| c.service.clone()).collect()
+        changed.flat_map(|(frontend, _)| self.claims.values(frontend)).map(|c| c.service.clone()).collect()
     }
 
     /// The frontends among these that another service holds, with that service.
@@ -106,10 +106,10 @@ impl Claims {
     pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Claimant> {
         let first = Frontend::Address { address, protocol: Protocol::Tcp, port: 0 };
         let is_there = move |frontend: &Frontend| matches!(frontend, Frontend::Address { address: found, .. } if *found == address);
-        self.claims.from(first).take_while(move |(frontend, _)| is_there(frontend)).map(|(_, who)| who)
+        self.claims.pairs_from(first).take_while(move |(frontend, _)| is_there(frontend)).map(|(_, who)| who)
     }
 
     fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {
-        self.claims.of(frontend).next().map(|claimant| &claimant.service)
+        self.claims.values(frontend).next().map(|claimant| &claimant.service)
     }
 }

@@ -40,7 +40,7 @@ impl Interfaces {
                     interfaces.frontends.insert(inside(pod, custom));
                 }
             }
-            if serving.has(pod) {
+            if serving.contains_key(pod) {
                 let redirected =
                     cache.pods.get(pod).is_some_and(|stored| placement.is_redirected(pod, &stored.ips));
                 let custom =

@@ -100,6 +100,6 @@ impl Processor {
 
     /// A service as renderers have it; none if it does not exist or is not for this proxy.
     pub fn service(&self, id: &ServiceId) -> Option<&Arc<ContivService>> {
-        self.combined.get(id).map(|combined| &combined.service)
+        self.records.get(id).map(|record| &record.service)
     }
 }

@@ -55,7 +55,8 @@ pub struct Processor {
     /// This node's interfaces.
     local_interfaces: LocalInterfaces,
     placement: Placement,
-    combined: BTreeMap<ServiceId, ServiceRecord>,
+    /// The rendered services.
+    records: BTreeMap<ServiceId, ServiceRecord>,
     claims: Claims,
     /// The services that each pod of this node is a backend of.
     serving: MultiIndex<PodId, ServiceId>,
@@ -75,7 +76,7 @@ impl Processor {
             local_ips,
             local_interfaces: LocalInterfaces::new(),
             placement,
-            combined: BTreeMap::new(),
+            records: BTreeMap::new(),
             claims: Claims::default(),
             serving: MultiIndex::default(),
             interfaces: Interfaces::default(),
@@ -115,36 +116,36 @@ impl Processor {
 
     /// Applies events and returns their combined effect.
     pub fn apply(&mut self, events: impl IntoIterator<Item = Event>) -> ChangeSet {
-        let mut touched = DirtySet::default();
+        let mut dirty = DirtySet::default();
         for event in events {
-            self.apply_event(event, &mut touched);
+            self.apply_event(event, &mut dirty);
         }
-        self.settle(touched)
+        self.derive_dirty(dirty)
     }
 
-    fn apply_event(&mut self, event: Event, touched: &mut DirtySet) {
+    fn apply_event(&mut self, event: Event, dirty: &mut DirtySet) {
         match event {
-            Event::Put(object) => self.cache.put(object, touched),
-            Event::Delete(key) => self.cache.delete(&key, touched),
+            Event::Put(object) => self.cache.put(object, dirty),
+            Event::Delete(key) => self.cache.delete(&key, dirty),
             Event::AddPod { pod, interface } => {
                 self.attached.insert(pod, interface);
-                touched.interfaces = true;
+                dirty.interfaces = true;
             }
             Event::DeletePod(pod) | Event::RevertAddPod(pod) => {
-                touched.interfaces |= self.attached.remove(&pod).is_some();
+                dirty.interfaces |= self.attached.remove(&pod).is_some();
             }
             Event::LocalAddresses(ips) => {
-                touched.placement |= self.local_ips != ips;
+                dirty.placement |= self.local_ips != ips;
                 self.local_ips = ips;
             }
             Event::LocalInterfaces(interfaces) => {
-                touched.interfaces |= self.local_interfaces != interfaces;
+                dirty.interfaces |= self.local_interfaces != interfaces;
                 self.local_interfaces = interfaces;
             }
         }
     }
 
-    /// The changes that turn this state into another. Compares services in place, since copying all of them would be wasted.
+    /// The changes that turn this state into another. Compares services in place, without copying all of them into snapshots.
     fn changes_to(&self, other: &Self) -> ChangeSet {
         ChangeSet {
             services: services_between(self.services(), other.services()),
@@ -154,7 +155,7 @@ impl Processor {
 
     /// Every service that is rendered, in the order of ids.
     pub fn services(&self) -> impl Iterator<Item = (&ServiceId, &Arc<ContivService>)> {
-        self.combined.iter().map(|(id, combined)| (id, &combined.service))
+        self.records.iter().map(|(id, combined)| (id, &combined.service))
     }
 
     /// The complete state for renderers.
@@ -184,27 +185,27 @@ impl Processor {
         Interfaces::derive(&self.attached, &self.local_interfaces, &self.serving, &self.cache, by)
     }
 
-    /// Derives everything that was affected.
-    fn settle(&mut self, mut touched: DirtySet) -> ChangeSet {
+    /// Derives everything that `dirty` objects affect, and returns the changes.
+    fn derive_dirty(&mut self, mut dirty: DirtySet) -> ChangeSet {
         let mut changes = ChangeSet::default();
-        let before = (touched.placement || touched.interfaces).then(|| self.facts());
+        let before = (dirty.placement || dirty.interfaces).then(|| self.facts());
         // The main interface is that of an address of this node.
-        touched.interfaces |= touched.placement;
-        self.locate(&mut touched);
-        let mut results = self.combine_all(touched.services);
+        dirty.interfaces |= dirty.placement;
+        self.mark_relocated(&mut dirty);
+        let mut results = self.combine_all(dirty.services);
         for (id, new) in &results {
-            let old = self.combined.get(id);
-            if !claim_the_same(old, new.as_ref()) {
+            let old = self.records.get(id);
+            if !have_equal_claims(old, new.as_ref()) {
                 self.claims.replace(old.map(claim), new.as_ref().map(claim));
             }
-            touched.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
+            dirty.interfaces |= update_serving(&mut self.serving, id, old, new.as_ref());
         }
         let mut affected = self.claims.take_affected();
         if self.config.route_runs {
             affected.extend(self.neighbours(&results));
         }
         for id in &affected {
-            let unchanged = self.combined.get(id);
+            let unchanged = self.records.get(id);
             results.entry(id.clone()).or_insert_with(|| unchanged.cloned());
         }
         for (id, new) in results {
@@ -214,7 +215,7 @@ impl Processor {
                 changes.services.insert(id, change);
             }
         }
-        if touched.interfaces {
+        if dirty.interfaces {
             let new = self.derive_interfaces();
             let old = std::mem::replace(&mut self.interfaces, new.clone());
             changes.frontend_interfaces = InterfaceChange::between(&old.frontends, &new.frontends);
@@ -224,7 +225,7 @@ impl Processor {
         changes
     }
 
-    /// Derives everything from the cache alone. The result is the same as that of [`Self::settle`]; but collecting everything
+    /// Derives everything from the cache alone. The result is the same as that of [`Self::derive_dirty`]; but collecting everything
     /// at once is many times faster than inserting, and takes no more memory than needed.
     fn derive_all(&mut self) {
         self.placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
@@ -244,14 +245,14 @@ impl Processor {
         };
         self.serving = all.iter().flat_map(serving).collect();
         let mut lost = self.claims.all_lost();
-        let settled = all.into_iter().map(|mut combined| {
+        let records = all.into_iter().map(|mut combined| {
             let id = combined.service.id.clone();
             if let Some(lost) = lost.remove(&id) {
                 Arc::make_mut(&mut combined.service).lost = lost;
             }
             (id, self.with_assignment(combined))
         });
-        self.combined = settled.collect();
+        self.records = records.collect();
         self.interfaces = self.derive_interfaces();
     }
 
@@ -271,38 +272,38 @@ impl Processor {
         ids.into_iter().zip(combined.into_iter().flatten()).collect()
     }
 
-    /// Adds the services with an endpoint whose location has changed.
-    fn locate(&mut self, touched: &mut DirtySet) {
-        if !touched.pods.is_empty() {
-            let of_pod = |address: &EndpointAddress| {
-                address.pod.as_ref().is_some_and(|pod| touched.pods.contains(pod))
-            };
-            touched.services.extend(self.cache.services_with(of_pod, &touched.services));
+    /// Marks the services as dirty that have an endpoint whose placement has changed.
+    fn mark_relocated(&mut self, dirty: &mut DirtySet) {
+        if !dirty.pods.is_empty() {
+            let of_pod =
+                |address: &EndpointAddress| address.pod.as_ref().is_some_and(|pod| dirty.pods.contains(pod));
+            dirty.services.extend(self.cache.services_with(of_pod, &dirty.services));
         }
-        if !touched.placement {
+        if !dirty.placement {
             return;
         }
         let placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let before = std::mem::replace(&mut self.placement, placement);
         if before.facts.primary_ips != self.placement.facts.primary_ips {
-            touched.services.extend(self.cache.services_with_source_ranges());
+            dirty.services.extend(self.cache.services_with_source_ranges());
         }
         if before.zone != self.placement.zone {
-            touched.services.extend(self.cache.services_with_zone_hints(&touched.services));
+            dirty.services.extend(self.cache.services_with_zone_hints(&dirty.services));
         }
         if let Some(moves) = self.placement.moves_since(&before) {
             let moved = |address: &EndpointAddress| {
                 moves.concern(address.ip) && before.place(address) != self.placement.place(address)
             };
-            touched.services.extend(self.cache.services_with(moved, &touched.services));
+            dirty.services.extend(self.cache.services_with(moved, &dirty.services));
         }
     }
 
-    /// `is_affected`: the holder of some of its frontends may have changed, even if it asks for the same as before.
+    /// Sets the frontends that other services hold. `is_affected`: the holder of some of them may have changed, even if this service
+    /// claims the same frontends as before.
     fn with_lost_frontends(&self, mut combined: ServiceRecord, is_affected: bool) -> ServiceRecord {
         let id = &combined.service.id;
-        let lost = match self.combined.get(id) {
-            Some(old) if !is_affected && claim_the_same(Some(old), Some(&combined)) => {
+        let lost = match self.records.get(id) {
+            Some(old) if !is_affected && have_equal_claims(Some(old), Some(&combined)) => {
                 old.service.lost.clone()
             }
             _ => self.claims.lost(id, &combined.service.frontends()),
@@ -317,12 +318,12 @@ impl Processor {
     /// have changed.
     fn neighbours(&self, results: &BTreeMap<ServiceId, Option<ServiceRecord>>) -> BTreeSet<ServiceId> {
         let addresses = |combined: Option<&ServiceRecord>| -> BTreeSet<IpAddr> {
-            // A service without ports asks for nothing.
-            let asking = combined.filter(|combined| !combined.service.ports.is_empty());
-            asking.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
+            // A service without ports claims nothing.
+            let claiming = combined.filter(|combined| !combined.service.ports.is_empty());
+            claiming.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
         };
         let changed = results.iter().flat_map(|(id, new)| {
-            let (old, new) = (addresses(self.combined.get(id)), addresses(new.as_ref()));
+            let (old, new) = (addresses(self.records.get(id)), addresses(new.as_ref()));
             old.symmetric_difference(&new).copied().collect::<Vec<_>>()
         });
         let at = |address| self.claims.at(address).map(|claimant| claimant.service.clone());
@@ -331,10 +332,10 @@ impl Processor {
 
     fn with_assignment(&self, mut combined: ServiceRecord) -> ServiceRecord {
         let service = &combined.service;
-        let asked = combined.asks_for_routes;
-        let may_share = asked && self.config.route_runs && !service.ports.is_empty();
+        let wants_routes = combined.asks_for_routes;
+        let may_share = wants_routes && self.config.route_runs && !service.ports.is_empty();
         let shared = if may_share { self.shared_address(service) } else { None };
-        let assignment = assign(service, asked, self.config.route_runs, shared);
+        let assignment = assign(service, wants_routes, self.config.route_runs, shared);
         if service.assignment != assignment {
             Arc::make_mut(&mut combined.service).assignment = assignment;
         }
@@ -353,10 +354,10 @@ impl Processor {
 
     /// Stores a result. None if it equals the previous one.
     fn commit(&mut self, id: &ServiceId, new: Option<ServiceRecord>) -> Option<ServiceChange> {
-        let old = self.combined.get(id).map(|combined| combined.service.clone());
+        let old = self.records.get(id).map(|combined| combined.service.clone());
         match new {
             None => {
-                self.combined.remove(id);
+                self.records.remove(id);
                 old.map(|old| ServiceChange { old: Some(old), new: None })
             }
             Some(mut new) => {
@@ -365,7 +366,7 @@ impl Processor {
                     // Renderers hold the old value; storing an equal copy would waste memory.
                     new.service = old;
                 }
-                self.combined.insert(id.clone(), new);
+                self.records.insert(id.clone(), new);
                 change
             }
         }
@@ -373,16 +374,16 @@ impl Processor {
 
     /// Replaces equal services by the values of the other processor, so that each is in memory once.
     fn share_unchanged_services(&mut self, other: &Self) {
-        for (id, combined) in &mut self.combined {
-            if let Some(same) = other.combined.get(id).filter(|other| other.service == combined.service) {
+        for (id, combined) in &mut self.records {
+            if let Some(same) = other.records.get(id).filter(|other| other.service == combined.service) {
                 combined.service = Arc::clone(&same.service);
             }
         }
     }
 }
 
-/// Compares the frontends and the seniority of both. May be false although they are equal.
-fn claim_the_same(one: Option<&ServiceRecord>, other: Option<&ServiceRecord>) -> bool {
+/// Whether both have the same seniority and frontends. May return false although they are equal.
+fn have_equal_claims(one: Option<&ServiceRecord>, other: Option<&ServiceRecord>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
             one.seniority == other.seniority && one.service.has_frontends_of(&other.service)

@@ -1,29 +1,29 @@
-//! An index of pairs: finds the values of a key.
+//! An index with several values for a key.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{EndpointSliceId, ServiceId};
 
-/// The smallest value of a type, to begin a range with.
-pub(super) trait MinKey {
-    fn least() -> Self;
+/// The smallest value of a type: the start of the range of a key.
+pub(super) trait MinValue {
+    fn min_value() -> Self;
 }
 
-// An empty `Arc<str>` is allocated once.
-impl MinKey for ServiceId {
-    fn least() -> Self {
+// `Arc::<str>::default()` allocates nothing: the standard library shares one empty `Arc`.
+impl MinValue for ServiceId {
+    fn min_value() -> Self {
         Self { namespace: Arc::default(), name: Arc::default() }
     }
 }
 
-impl MinKey for EndpointSliceId {
-    fn least() -> Self {
+impl MinValue for EndpointSliceId {
+    fn min_value() -> Self {
         Self { namespace: Arc::default(), name: Arc::default() }
     }
 }
 
-/// Pairs, found by their first part. One flat set takes a fraction of the memory of one set for each key, because most keys
-/// have a single value.
+/// Several values for each key, in order. It is one set of pairs, since most keys have a single value, and a set for each key would
+/// take several times the memory.
 #[derive(Debug, Clone)]
 pub(super) struct MultiIndex<K, V> {
     pairs: BTreeSet<(K, V)>,
@@ -41,8 +41,8 @@ impl<K: Ord, V: Ord> FromIterator<(K, V)> for MultiIndex<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V: Ord + MinKey> MultiIndex<K, V> {
-    /// All pairs in order.
+impl<K: Ord + Clone, V: Ord + MinValue> MultiIndex<K, V> {
+    /// All pairs, in order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &(K, V)> {
         self.pairs.iter()
     }
@@ -55,19 +55,19 @@ impl<K: Ord + Clone, V: Ord + MinKey> MultiIndex<K, V> {
         self.pairs.remove(&(key, value));
     }
 
-    /// The values of a key in order.
-    pub(super) fn of<'a>(&'a self, key: &K) -> impl Iterator<Item = &'a V> + use<'a, K, V> {
+    /// The values of a key, in order.
+    pub(super) fn values<'a>(&'a self, key: &K) -> impl Iterator<Item = &'a V> + use<'a, K, V> {
         let key = key.clone();
-        let from = (key.clone(), V::least());
+        let from = (key.clone(), V::min_value());
         self.pairs.range(from..).take_while(move |(other, _)| *other == key).map(|(_, value)| value)
     }
 
-    /// All pairs with this key or a later one, in order.
-    pub(super) fn from(&self, key: K) -> impl Iterator<Item = &(K, V)> + use<'_, K, V> {
-        self.pairs.range((key, V::least())..)
+    /// All pairs with this key or a greater one, in order.
+    pub(super) fn pairs_from(&self, key: K) -> impl Iterator<Item = &(K, V)> + use<'_, K, V> {
+        self.pairs.range((key, V::min_value())..)
     }
 
-    pub(super) fn has(&self, key: &K) -> bool {
-        self.of(key).next().is_some()
+    pub(super) fn contains_key(&self, key: &K) -> bool {
+        self.values(key).next().is_some()
     }
 }

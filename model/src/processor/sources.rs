@@ -23,7 +23,7 @@ impl Cache {
         &self,
         id: &ServiceId,
     ) -> Option<Sources<'_, impl Iterator<Item = &EndpointSlice>>> {
-        let slices = self.slices_of.of(id).filter_map(|id| self.endpoint_slices.get(id));
+        let slices = self.slices_of.values(id).filter_map(|id| self.endpoint_slices.get(id));
         Some(Sources {
             service: self.services.get(id)?,
             endpoints: self.endpoints.get(id),

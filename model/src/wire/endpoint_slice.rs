@@ -80,13 +80,13 @@ fn endpoint(
     let path = format_args!("endpoints[{index}].addresses[0]");
     let ip = problems
         .address(path, first, |text| field::routable_ip(text).and_then(|ip| of_type(ip, address_type)))?;
-    let said = endpoint.conditions.unwrap_or_default();
+    let conditions = endpoint.conditions.unwrap_or_default();
     Some(SliceEndpoint {
         address: endpoints::address(ip, &endpoint.node_name, endpoint.target_ref.as_ref(), namespace),
         conditions: Conditions {
-            ready: said.ready.unwrap_or(Conditions::READY.ready),
-            serving: said.serving.unwrap_or(Conditions::READY.serving),
-            terminating: said.terminating.unwrap_or(Conditions::READY.terminating),
+            ready: conditions.ready.unwrap_or(Conditions::READY.ready),
+            serving: conditions.serving.unwrap_or(Conditions::READY.serving),
+            terminating: conditions.terminating.unwrap_or(Conditions::READY.terminating),
         },
         hints: endpoint.hints.as_ref().map(hints).filter(|hints| !hints.is_empty()).map(Box::new),
     })

@@ -53,7 +53,7 @@ pub(super) struct Problems {
     warnings: Vec<FieldError>,
     /// Addresses that are not usable. They are left out if others are.
     left_out: Vec<FieldError>,
-    /// The object has something that can be reached without those.
+    /// Whether the object has a valid address or a node port.
     has_address: bool,
 }
 
@@ -107,13 +107,13 @@ impl Problems {
         })
     }
 
-    /// Leaves an address out. Where nothing else of the object can be reached, that is an error.
+    /// Records that an address is left out. It is an error if the object has no other address.
     pub(super) fn leave_out(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
         self.left_out.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
-    /// The object can be reached whatever its addresses are.
-    pub(super) const fn can_be_reached(&mut self) {
+    /// Records that clients can reach the object without an address of its own, as with a node port.
+    pub(super) const fn mark_reachable(&mut self) {
         self.has_address = true;
     }
 
@@ -128,13 +128,13 @@ impl Problems {
         self.known(field, field::word(text, words)).unwrap_or(unknown)
     }
 
-    /// The value of a field; none where it is unknown, which is a warning.
+    /// The value of a field, or none after a warning that the value is unknown.
     pub(super) fn known<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
         checked.map_err(|problem| self.warn(field, format!("{problem}; it is ignored"))).ok()
     }
 
-    /// The object with the warnings, unless one of its fields is invalid, or all of its addresses are: what is left would say
-    /// that it has none.
+    /// The object with the warnings. An error if one of its fields is invalid, or if it has addresses and all of them are invalid:
+    /// without them it would count as an object without addresses.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
         let Self { mut errors, mut warnings, mut left_out, has_address } = self;
         if !errors.is_empty() || !left_out.is_empty() && !has_address {

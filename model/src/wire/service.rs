@@ -220,7 +220,7 @@ fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSp
             );
         }
         if let Some(node_port) = node_port {
-            problems.can_be_reached();
+            problems.mark_reachable();
             if let Some(first) = by_node_port.insert((node_port, protocol), i) {
                 problems.add(
                     format_args!("{path}.node_port"),

@@ -148,13 +148,13 @@ proptest! {
     #[test]
     fn changes_lead_from_each_snapshot_to_next(steps in steps()) {
         let mut processor = mk_processor();
-        let mut followed = processor.snapshot();
+        let mut replica = processor.snapshot();
         for step in steps {
             let changes = take(&mut processor, step);
-            assert_honest(&changes, &followed);
-            prop_assert_eq!(ChangeSet::between(&followed, &processor.snapshot()), changes.clone());
-            followed.apply(&changes);
-            prop_assert_eq!(&followed, &processor.snapshot());
+            assert_honest(&changes, &replica);
+            prop_assert_eq!(ChangeSet::between(&replica, &processor.snapshot()), changes.clone());
+            replica.apply(&changes);
+            prop_assert_eq!(&replica, &processor.snapshot());
         }
     }
 
@@ -171,9 +171,9 @@ proptest! {
         prop_assert_eq!(&merged.services, &direct.services);
         prop_assert_eq!(&merged.frontend_interfaces, &direct.frontend_interfaces);
         prop_assert_eq!(&merged.backend_interfaces, &direct.backend_interfaces);
-        let mut followed = first;
-        followed.apply(&merged);
-        prop_assert_eq!(followed, last);
+        let mut replica = first;
+        replica.apply(&merged);
+        prop_assert_eq!(replica, last);
     }
 
     #[test]

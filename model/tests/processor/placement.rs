@@ -147,7 +147,11 @@ fn cluster_range_as_pod_cidrs_makes_no_endpoint_local() {
         "80/tcp -> 10.1.2.5:8080 local",
     ];
     assert_eq!(backends(&processor, "default/web"), expected);
-    assert_eq!(processor.snapshot().node.pod_cidrs, cluster_range.pod_cidrs, "clients are told apart by it");
+    assert_eq!(
+        processor.snapshot().node.pod_cidrs,
+        cluster_range.pod_cidrs,
+        "it decides which clients are pods"
+    );
 
     // A Node object without pod CIDRs does not change where its pods are.
     processor.apply([put(mk_node(MASTER, &["192.168.1.1"], &[]))]);

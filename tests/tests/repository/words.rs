@@ -50,7 +50,7 @@ const DEFINITIONS: [(&str, &str); 38] = [
     ("Names", "StringInterner"),
     ("Combined", "ServiceRecord"),
     ("Relation", "MultiIndex"),
-    ("Least", "MinKey"),
+    ("Least", "MinValue"),
     ("Hit", "MatchedPort"),
     ("Pulse", "LivenessProbe"),
     ("Heart", "LivenessReporter"),

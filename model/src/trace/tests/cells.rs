@@ -124,7 +124,7 @@ fn masquerade_all_hides_pods_behind_cluster_ips_too() {
 }
 
 #[test]
-fn pods_told_by_their_interfaces_are_those_that_come_in_there() {
+fn pods_are_recognized_by_their_incoming_interface() {
     let mut node = NodeFacts {
         pod_interfaces: BTreeSet::from(["veth*".parse().unwrap(), "cni0".parse().unwrap()]),
         ..snapshot_of(vec![]).node

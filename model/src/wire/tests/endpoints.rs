@@ -57,7 +57,7 @@ fn hints_are_read() {
             {"addresses":["10.1.2.9"],"hints":{"for_zones":["z2","z1"],"for_nodes":["w1"]}}]}"#,
     );
     let Object::EndpointSlice(slice) = object else { panic!("{object:?}") };
-    assert!(slice.endpoints[0].hints.is_none(), "where it is does not say for whom it is");
+    assert!(slice.endpoints[0].hints.is_none(), "the zone of an endpoint is not a hint");
     let hints = slice.endpoints[1].hints.as_ref().unwrap();
     assert!(hints.zones.iter().map(AsRef::as_ref).eq(["z1", "z2"]));
     assert!(hints.nodes.iter().eq([&NodeName::new("w1")]));
@@ -77,7 +77,7 @@ fn slice_that_is_not_for_proxies_belongs_to_no_service() {
 }
 
 #[test]
-fn slice_of_names_is_read_and_has_nothing_to_use() {
+fn slice_of_host_names_has_no_endpoints_or_ports() {
     let object = read(
         Kind::EndpointSlice,
         r#"{"service_name":"web","address_type":"FQDN","endpoints":[{"addresses":["example.com"]}],
@@ -102,7 +102,7 @@ fn invalid_slices_are_named() {
 }
 
 #[test]
-fn slice_with_unknown_words_keeps_rest() {
+fn slice_with_unknown_values_keeps_rest() {
     let ports = r#""ports":[{"name":"a","port":1,"protocol":"?"},{"name":"b","port":2}]"#;
     let (object, warnings) = read_all(
         Kind::EndpointSlice,

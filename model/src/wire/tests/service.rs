@@ -161,7 +161,7 @@ fn invalid_service_fields_are_named_with_valid_values() {
 }
 
 #[test]
-fn service_with_unknown_words_keeps_rest() {
+fn service_with_unknown_values_keeps_rest() {
     let (object, warnings) = read_all(
         Kind::Service,
         r#"{"port":[{"port":80,"protocol":"ICMP"},{"port":81,"name":"a","node_port":30081}],"cluster_ip":"10.96.0.1",
