@@ -208,7 +208,9 @@ impl State {
     /// The services whose slices may change: those that select it, before or now.
     fn put_workload(&mut self, key: &Key, entry: &Entry) -> BTreeSet<Id> {
         let workload = workload::decode(entry)
-            .inspect_err(|error| warn!(%key, %error, "cannot be read; its endpoints stay as they are"))
+            .inspect_err(
+                |error| warn!(%key, %error, "an object cannot be read; its endpoints stay unchanged"),
+            )
             .ok();
         let before = self.workloads.insert(id(key), workload.clone()).flatten();
         if workload.is_none() || before == workload {

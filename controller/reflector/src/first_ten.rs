@@ -1,4 +1,4 @@
-//! Lists that are logged.
+//! Shortens lists for log messages.
 
 use std::fmt;
 

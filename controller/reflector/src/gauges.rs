@@ -31,13 +31,13 @@ struct Gauges {
     endpoint_slice_stats: Counts,
 }
 
-/// A controller that writes what was counted some time after each change of the counters.
+/// A controller that writes the counters to the store, some time after each change.
 ///
 /// # Errors
 /// Never: this configuration is valid.
 pub fn gauges(stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
-    let (told, changes) = mpsc::channel(1);
-    let counted = stats.clone();
+    let (notifier, changes) = mpsc::channel(1);
+    let watched = stats.clone();
     let gauges = ResourceType::new("gauges", &format!("{ROOT}{GAUGES}"), |entry| {
         Ok::<_, Infallible>(entry.value.clone())
     });
@@ -48,18 +48,18 @@ pub fn gauges(stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
         .with_debounce(DEBOUNCE)
         .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
         .with_background(move |context: Context<Bytes>| {
-            let (told, mut changes) = (told.clone(), counted.changes());
+            let (notifier, mut changes) = (notifier.clone(), watched.changes());
             let stop = context.stop().clone();
-            let telling = async move {
-                // What was counted before, too.
+            let notify = async move {
+                // Also for counts from before this start.
                 changes.mark_changed();
                 while changes.changed().await.is_ok() {
                     // One pending notification is enough.
-                    let _ = told.try_send(());
+                    let _ = notifier.try_send(());
                 }
             };
             async move {
-                stop.run_until_cancelled(telling).await;
+                stop.run_until_cancelled(notify).await;
                 Ok(())
             }
         })
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn counters_are_written_in_contivs_format() {
         let stats = Stats::default();
-        stats.wrote(Kind::Pod, Action::Add);
-        stats.wrote(Kind::Pod, Action::Add);
-        stats.failed(Kind::Service, Action::Update);
-        stats.resynced(Kind::Service);
+        stats.count_write(Kind::Pod, Action::Add);
+        stats.count_write(Kind::Pod, Action::Add);
+        stats.count_failure(Kind::Service, Action::Update);
+        stats.count_resync(Kind::Service);
         let text = String::from_utf8(stats.value().unwrap()).unwrap();
         assert_eq!(
             text,

@@ -49,7 +49,7 @@ impl KindMirror {
         }
     }
 
-    /// Runs for ever.
+    /// Writes until an error.
     ///
     /// # Errors
     /// When the lease is lost, or source or store can no longer be followed.
@@ -61,7 +61,7 @@ impl KindMirror {
         }
         self.not_before = Some(Instant::now() + CATCH_UP_DELAY);
         loop {
-            self.objects.handle_waiting_events();
+            self.objects.handle_pending_events();
             self.measure();
             if self.not_before.is_some_and(|at| Instant::now() < at) || !self.write().await? {
                 self.wait().await?;
@@ -79,7 +79,7 @@ impl KindMirror {
             }
         };
         tokio::select! {
-            heard = self.objects.next() => heard?,
+            result = self.objects.next() => result?,
             () = timer => {}
         }
         let now = Instant::now();
@@ -122,7 +122,7 @@ impl KindMirror {
         match self.writer.commit(writes).await {
             Ok(revision) => {
                 for PlannedWrite { action, .. } in &planned {
-                    self.objects.stats.wrote(self.objects.kind, *action);
+                    self.objects.stats.count_write(self.objects.kind, *action);
                 }
                 self.objects.state.written(&planned, revision.unwrap_or_default());
                 self.backoff.reset();
@@ -136,7 +136,7 @@ impl KindMirror {
     fn recover(&mut self, planned: &[PlannedWrite], error: WriteError) -> Result<(), BoxError> {
         let failed = |objects: &SourceAndStored| {
             for PlannedWrite { action, .. } in planned {
-                objects.stats.failed(objects.kind, *action);
+                objects.stats.count_failure(objects.kind, *action);
             }
         };
         match error {

@@ -1,4 +1,4 @@
-//! All types together, before the lease is won and after.
+//! The controller of all types, as a standby and as the leader.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Runnable for MirrorController {
     }
 }
 
-/// Follows source and store for every type. While it waits for the lease it does nothing else, so that it can continue from there.
+/// Watches source and store for every type. A standby does only that, so that a new leader starts from known state.
 struct Mirrors {
     kinds: Vec<SourceAndStored>,
     stats: Stats,
@@ -42,14 +42,14 @@ struct Mirrors {
 
 impl Run for Mirrors {
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
-        let kinds = self.kinds.iter_mut().map(|objects| objects.keep_warm().boxed());
+        let kinds = self.kinds.iter_mut().map(|objects| objects.run_until_error().boxed());
         select_all(kinds).map(|(error, ..)| error).boxed()
     }
 
     fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         let Self { kinds, stats } = *self;
         async move {
-            let _stopped = OnEnd(stats);
+            let _stopped = MarkStopped(stats);
             let mirrors =
                 kinds.into_iter().map(|objects| KindMirror::new(objects, setup.writer.clone()).run());
             let ended = setup.stop.run_until_cancelled(try_join_all(mirrors)).await;
@@ -59,11 +59,11 @@ impl Run for Mirrors {
     }
 }
 
-/// Nothing is synced any more when the run ends, in whatever way.
-struct OnEnd(Stats);
+/// Marks all types as not synced when dropped: however the run ends.
+struct MarkStopped(Stats);
 
-impl Drop for OnEnd {
+impl Drop for MarkStopped {
     fn drop(&mut self) {
-        self.0.stopped();
+        self.0.mark_stopped();
     }
 }

@@ -1,4 +1,4 @@
-//! Follows and compares one type at source and store.
+//! Watches the objects of one type in Kubernetes and in the store.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,15 +10,15 @@ use tracing::warn;
 
 use crate::{first_ten::FirstTen, state::State, stats::Stats};
 
-/// The objects of a type in Kubernetes and in the store, with the feeds of both. Nothing is requested before the first
-/// [`SourceAndStored::next`].
+/// The objects of one type in Kubernetes (the source) and in the store, with a feed of each. The first call of
+/// [`SourceAndStored::next`] opens the feeds.
 pub(crate) struct SourceAndStored {
     pub(crate) kind: Kind,
     source: Arc<dyn Store>,
     store: Arc<dyn Store>,
     pub(crate) stats: Stats,
     pub(crate) state: State,
-    /// What Kubernetes has and cannot be read.
+    /// Objects of Kubernetes that cannot be read.
     problems: BTreeSet<Problem>,
     source_feed: Option<FeedReceiver>,
     stored_feed: Option<FeedReceiver>,
@@ -59,8 +59,8 @@ impl SourceAndStored {
         }
     }
 
-    /// Follows source and store until one fails.
-    pub(crate) async fn keep_warm(&mut self) -> BoxError {
+    /// Handles events of source and store until one of them fails. Returns its error.
+    pub(crate) async fn run_until_error(&mut self) -> BoxError {
         loop {
             if let Err(error) = self.next().await {
                 return error;
@@ -68,11 +68,11 @@ impl SourceAndStored {
         }
     }
 
-    /// Handles the next event. Nothing is lost when this is dropped.
+    /// Handles the next event. Cancel safe: no event is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
         let source = self.source_feed.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
-        // Lists are handled one after the other: meanwhile a list is in memory twice.
-        let heard = if self.state.has_source() {
+        // The store is listed after the source: while a list is handled it is in memory twice.
+        let event = if self.state.has_source() {
             let stored = self.stored_feed.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
                 event = source.events.recv() => SourceEvent::Source(event),
@@ -81,7 +81,7 @@ impl SourceAndStored {
         } else {
             SourceEvent::Source(source.events.recv().await)
         };
-        match heard {
+        match event {
             SourceEvent::Source(event) => {
                 self.on_source_event(event.ok_or("Kubernetes can no longer be followed")?.event);
             }
@@ -93,12 +93,12 @@ impl SourceAndStored {
     }
 
     /// Handles all pending events.
-    pub(crate) fn handle_waiting_events(&mut self) {
-        while let Some(heard) = self.source_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
-            self.on_source_event(heard.event);
+    pub(crate) fn handle_pending_events(&mut self) {
+        while let Some(delivery) = self.source_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+            self.on_source_event(delivery.event);
         }
-        while let Some(heard) = self.stored_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
-            self.on_stored_event(heard.event);
+        while let Some(delivery) = self.stored_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+            self.on_stored_event(delivery.event);
         }
     }
 
@@ -109,7 +109,7 @@ impl SourceAndStored {
         }
     }
 
-    /// The known state of Kubernetes does not count until it has answered: it may be old.
+    /// Marks the known state of Kubernetes as possibly old, until Kubernetes has answered again.
     pub(crate) fn mark_stale(&mut self) {
         self.is_fresh = false;
         if let Some(feed) = &self.source_feed {
@@ -117,7 +117,7 @@ impl SourceAndStored {
         }
     }
 
-    /// True if the known state of Kubernetes counts.
+    /// Whether Kubernetes has answered since [`SourceAndStored::mark_stale`].
     pub(crate) const fn is_fresh(&self) -> bool {
         self.is_fresh
     }
@@ -128,7 +128,7 @@ impl SourceAndStored {
             FeedEvent::Snapshot(snapshot) => {
                 let unreadable = self.state.list_source(snapshot);
                 self.stats.count_unreadable(kind, unreadable);
-                self.stats.resynced(kind);
+                self.stats.count_resync(kind);
                 self.is_fresh = true;
             }
             FeedEvent::Changed(batch) => {
@@ -139,19 +139,20 @@ impl SourceAndStored {
                 let problems = BTreeSet::from_iter(problems);
                 let new: Vec<&Problem> = problems.difference(&self.problems).collect();
                 if !new.is_empty() {
-                    warn!(problems = %FirstTen(&new), "objects of Kubernetes cannot be read; what is stored of them stays");
+                    warn!(problems = %FirstTen(&new), "objects of Kubernetes cannot be read; their stored state stays");
                 }
                 self.problems = problems;
             }
             FeedEvent::Down { .. } => {
-                self.stats.lost(kind);
-                // Without the permission to read them; while the server is away, the other types are not read either.
+                self.stats.count_outage(kind);
+                // The permission to list external workloads is optional. If the server itself is away, no type is read, and the
+                // reflector has not synced anyway.
                 if kind == Kind::ExternalWorkload && !self.state.has_source() {
-                    self.stats.left_out(kind);
+                    self.stats.mark_left_out(kind);
                 }
             }
             FeedEvent::Up => self.is_fresh = true,
-            // The list that comes next counts, and comes as a whole.
+            // A snapshot with the whole list follows.
             FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
         }
     }
@@ -160,10 +161,10 @@ impl SourceAndStored {
         match event {
             FeedEvent::Snapshot(snapshot) => {
                 self.state.list_stored(snapshot);
-                self.stats.resynced(self.kind);
+                self.stats.count_resync(self.kind);
             }
             FeedEvent::Changed(batch) => self.state.change_stored(batch),
-            FeedEvent::Down { .. } => self.stats.lost(self.kind),
+            FeedEvent::Down { .. } => self.stats.count_outage(self.kind),
             FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) | FeedEvent::List(_) => {}
         }
     }

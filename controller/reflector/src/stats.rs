@@ -30,8 +30,8 @@ enum CounterKind {
     ResyncErrors,
 }
 
-/// In the order of [`CounterKind`]: the name in Contiv's `ksrapi.KsrStats`, the name of the metric, and its help.
-const COUNTED: [(&str, &str, &str); 9] = [
+/// For each [`CounterKind`], in its order: the name in Contiv's `ksrapi.KsrStats`, the name of the metric, and its help.
+const COUNTERS: [(&str, &str, &str); 9] = [
     ("Adds", "adds", "Objects that were added to the store"),
     ("Updates", "updates", "Objects that were updated in the store"),
     ("Deletes", "deletes", "Objects that were deleted from the store"),
@@ -46,7 +46,7 @@ const COUNTED: [(&str, &str, &str); 9] = [
 /// Counters and gauges of a reflector. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    counters: [Family<Label, Counter>; COUNTED.len()],
+    counters: [Family<Label, Counter>; COUNTERS.len()],
     objects: Family<Label, Gauge>,
     due: Family<Label, Gauge>,
     /// The types that match Kubernetes; updated after each change of the counters.
@@ -68,13 +68,13 @@ impl Stats {
     /// Registers everything, as `reflector_…` with the label `type`.
     pub fn register(registry: &mut Registry) -> Self {
         let stats = Self::default();
-        for ((_, name, help), counter) in COUNTED.into_iter().zip(&stats.counters) {
+        for ((_, name, help), counter) in COUNTERS.into_iter().zip(&stats.counters) {
             registry.register(format!("reflector_{name}"), help, counter.clone());
         }
         registry.register("reflector_objects", "Objects in Kubernetes", stats.objects.clone());
         registry.register(
             "reflector_due",
-            "Objects that are not in the store as they should be",
+            "Objects whose stored state differs from Kubernetes",
             stats.due.clone(),
         );
         stats
@@ -86,38 +86,38 @@ impl Stats {
         KINDS.iter().all(|kind| synced.get(kind).copied().unwrap_or(false))
     }
 
-    /// Notifies of each change.
+    /// Notifies of each change of the synced types.
     pub(crate) fn changes(&self) -> watch::Receiver<BTreeMap<Kind, bool>> {
         self.synced.subscribe()
     }
 
-    pub(crate) fn wrote(&self, kind: Kind, action: Action) {
-        let what = match action {
+    pub(crate) fn count_write(&self, kind: Kind, action: Action) {
+        let counter = match action {
             Action::Add => CounterKind::Adds,
             Action::Update => CounterKind::Updates,
             Action::Delete => CounterKind::Deletes,
         };
-        self.count(kind, what, 1);
+        self.count(kind, counter, 1);
     }
 
-    pub(crate) fn failed(&self, kind: Kind, action: Action) {
-        let what = match action {
+    pub(crate) fn count_failure(&self, kind: Kind, action: Action) {
+        let counter = match action {
             Action::Add => CounterKind::AddErrors,
             Action::Update => CounterKind::UpdateErrors,
             Action::Delete => CounterKind::DeleteErrors,
         };
-        self.count(kind, what, 1);
+        self.count(kind, counter, 1);
     }
 
     pub(crate) fn count_unreadable(&self, kind: Kind, objects: usize) {
         self.count(kind, CounterKind::ArgumentErrors, objects);
     }
 
-    pub(crate) fn resynced(&self, kind: Kind) {
+    pub(crate) fn count_resync(&self, kind: Kind) {
         self.count(kind, CounterKind::Resyncs, 1);
     }
 
-    pub(crate) fn lost(&self, kind: Kind) {
+    pub(crate) fn count_outage(&self, kind: Kind) {
         self.count(kind, CounterKind::ResyncErrors, 1);
     }
 
@@ -132,26 +132,26 @@ impl Stats {
         });
     }
 
-    /// A type that Kubernetes may not have cannot be read: there is nothing to wait for.
-    pub(crate) fn left_out(&self, kind: Kind) {
+    /// Counts a type as synced although it cannot be read: Kubernetes may not have it.
+    pub(crate) fn mark_left_out(&self, kind: Kind) {
         self.synced.send_modify(|synced| {
             synced.insert(kind, true);
         });
     }
 
-    /// Nothing runs any more.
-    pub(crate) fn stopped(&self) {
+    /// Marks all types as not synced, since the reflector has stopped.
+    pub(crate) fn mark_stopped(&self) {
         self.synced.send_modify(BTreeMap::clear);
     }
 
     pub(crate) fn counts(&self, kind: Kind) -> Counts {
         let get = |counter: &Family<Label, Counter>| counter.get_or_create(&label(kind)).get();
-        let names = COUNTED.into_iter().map(|(name, ..)| name);
+        let names = COUNTERS.into_iter().map(|(name, ..)| name);
         Counts(names.zip(&self.counters).map(|(name, counter)| (name, get(counter))).collect())
     }
 
-    fn count(&self, kind: Kind, what: CounterKind, times: usize) {
-        self.counters[what as usize].get_or_create(&label(kind)).inc_by(times as u64);
+    fn count(&self, kind: Kind, counter: CounterKind, times: usize) {
+        self.counters[counter as usize].get_or_create(&label(kind)).inc_by(times as u64);
     }
 }
 

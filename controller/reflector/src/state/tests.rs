@@ -185,7 +185,7 @@ enum Step {
     Write,
 }
 
-/// 0 cannot be read, 1 is somebody else's, the others differ.
+/// 0 cannot be read, 1 is of another owner, the others differ.
 fn value(number: u8) -> String {
     match number {
         0 => String::new(),
@@ -258,7 +258,7 @@ impl ModelStore {
         for PlannedWrite { path, action, .. } in &plan {
             let key: u8 = Key::parse(path).unwrap().unwrap().name().parse().unwrap();
             let (source, stored) = (self.source.get(&key).copied(), self.stored.get(&key).copied());
-            assert_ne!(stored, Some(1), "what is somebody else's is left alone");
+            assert_ne!(stored, Some(1), "objects of others are left alone");
             assert_ne!(source, stored, "nothing is written that is there already");
             assert!(source.is_none_or(|number| number > 1), "{source:?} is nothing to write");
             assert_eq!(*action == Action::Delete, source.is_none());

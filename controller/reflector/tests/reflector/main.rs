@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod cluster;
+mod equal_sources;
 mod etcd;
 mod faults;
 mod mark_and_sweep;
-mod same_by_all_ways;
 mod standby;

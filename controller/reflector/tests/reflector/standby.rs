@@ -37,7 +37,7 @@ async fn standby_takes_over_without_listing_anything_again() {
     holder.grant();
     until_stored(&store, &[key("changed"), key("new")]).await;
     until_cluster_ip(&store, "changed", "10.96.0.9").await;
-    until("it says so", async || standby.stats.has_synced()).await;
+    until("has_synced changes", async || standby.stats.has_synced()).await;
     let requests = server.take_requests();
     // A watch reads each object of the history by itself.
     let is_one_object =
@@ -47,7 +47,7 @@ async fn standby_takes_over_without_listing_anything_again() {
 
     // It lost the lease and waits again.
     holder.revoke();
-    until("it says so", async || !standby.stats.has_synced()).await;
+    until("has_synced changes", async || !standby.stats.has_synced()).await;
     until_watched(&server, 6).await;
     server.put(service("later", "10.96.0.4")).unwrap();
     holder.grant();

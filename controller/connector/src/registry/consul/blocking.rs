@@ -51,7 +51,7 @@ impl BlockingQuery {
         let answer = client.get(&url, &headers(options).await?, limit).await?;
         let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
         let Some(index) = index else {
-            return Err(self.error(options, "it says no X-Consul-Index; is this Consul's HTTP API?"));
+            return Err(self.error(options, "the answer has no X-Consul-Index; is this Consul's HTTP API?"));
         };
         self.index = next_index(before, index);
         Ok(answer)

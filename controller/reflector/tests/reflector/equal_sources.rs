@@ -1,5 +1,5 @@
-//! The same objects as manifests in a folder, at an API server, and reflected: agents read the same in all three cases, with
-//! all fields that services depend on.
+//! Agents read equal values of the same objects from a folder of manifests, from an API server, and from a store that the reflector
+//! fills, with all fields that services depend on.
 
 use std::{collections::BTreeMap, fs};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Running, entries, object};
 
-/// All fields of services that are used here.
+/// Objects of every type, with all fields that contiv uses.
 fn objects() -> Vec<Value> {
     let mut objects = Vec::from(services());
     objects.extend(endpoints());
@@ -28,7 +28,7 @@ fn services() -> [Value; 3] {
         "contiv.io/prefer-local": "true", "contiv.io/balance": "client-address",
         "contiv.io/session-affinity-scope": "service",
     });
-    let rich = json!({
+    let full = json!({
         "metadata": {
             "labels": { "app": "web", "service.kubernetes.io/service-proxy-name": "contiv" },
             "annotations": annotations,
@@ -58,7 +58,7 @@ fn services() -> [Value; 3] {
         "sessionAffinity": "ClientIP" } });
     let external = json!({ "spec": { "type": "ExternalName", "externalName": "db.example.org" } });
     [
-        object("v1", "Service", "web", rich),
+        object("v1", "Service", "web", full),
         object("v1", "Service", "headless", headless),
         object("v1", "Service", "elsewhere", external),
     ]
@@ -128,7 +128,7 @@ fn pods_and_nodes() -> [Value; 4] {
 
 type Values = BTreeMap<String, Bytes>;
 
-async fn listed(url: &str) -> Values {
+async fn list_values(url: &str) -> Values {
     let url: StoreUrl = url.parse().unwrap();
     let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
     let snapshot = store.list(ROOT).await.unwrap();
@@ -136,26 +136,26 @@ async fn listed(url: &str) -> Values {
     snapshot.entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
 }
 
-async fn reflected(server: &ApiServer) -> Values {
+async fn reflect_values(server: &ApiServer) -> Values {
     let store = MemoryStore::new();
     Running::synced(server, store.shared()).await.stop().await;
     entries(&store).await.into_iter().map(|(key, entry)| (key, entry.value)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_is_same_as_manifest_at_api_server_and_reflected() {
+async fn manifest_api_server_and_reflector_give_equal_values() {
     let folder = tempfile::tempdir().unwrap();
     let server = ApiServer::start().unwrap();
     for (number, object) in objects().into_iter().enumerate() {
         fs::write(folder.path().join(format!("{number}.json")), object.to_string()).unwrap();
         server.put(object).unwrap();
     }
-    let of_folder = listed(&format!("dir:{}", folder.path().display())).await;
-    assert_eq!(of_folder.len(), objects().len());
-    for other in [listed(&server.url().unwrap()).await, reflected(&server).await] {
-        assert!(other.keys().eq(of_folder.keys()));
+    let from_folder = list_values(&format!("dir:{}", folder.path().display())).await;
+    assert_eq!(from_folder.len(), objects().len());
+    for other in [list_values(&server.url().unwrap()).await, reflect_values(&server).await] {
+        assert!(other.keys().eq(from_folder.keys()));
         for (key, value) in other {
-            assert_eq!(String::from_utf8_lossy(&value), String::from_utf8_lossy(&of_folder[&key]), "{key}");
+            assert_eq!(String::from_utf8_lossy(&value), String::from_utf8_lossy(&from_folder[&key]), "{key}");
         }
     }
 }
@@ -169,12 +169,12 @@ fn stored(values: &Values, keyword: &str, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reflected_objects_keep_everything_services_depend_on() {
+async fn reflected_objects_keep_all_fields_of_services() {
     let server = ApiServer::start().unwrap();
     for object in objects() {
         server.put(object).unwrap();
     }
-    let values = reflected(&server).await;
+    let values = reflect_values(&server).await;
     for (key, value) in &values {
         let key = Key::parse(key).unwrap().unwrap();
         assert!(Object::decode(&key, value).is_ok(), "{key}");
@@ -191,31 +191,31 @@ async fn reflected_objects_keep_everything_services_depend_on() {
         "load_balancer_ingress": [{ "ip": "198.51.100.80", "ip_mode": "VIP" },
             { "ip": "2001:db8:2::50", "ip_mode": "Proxy" }, { "hostname": "lb.example.org" }],
     });
-    has(&web, &expected);
+    assert_contains(&web, &expected);
     assert_eq!(web["annotations"]["contiv.io/balance"], "client-address");
     assert_eq!(web["labels"]["service.kubernetes.io/service-proxy-name"], "contiv");
-    has(&web["port"][0], &json!({ "node_port": 30080, "app_protocol": "http" }));
-    has(&web["port"][0]["target_port"], &json!({ "type": "STRING", "string_val": "web" }));
+    assert_contains(&web["port"][0], &json!({ "node_port": 30080, "app_protocol": "http" }));
+    assert_contains(&web["port"][0]["target_port"], &json!({ "type": "STRING", "string_val": "web" }));
     let headless = stored(&values, "service", "headless");
-    has(
+    assert_contains(
         &headless,
         &json!({ "ip_families": ["IPv6"], "cluster_ip": "None", "session_affinity_timeout": 10_800 }),
     );
 
     let slice = stored(&values, "endpointslice", "web-4");
-    has(&slice, &json!({ "service_name": "web", "address_type": "IPv4" }));
+    assert_contains(&slice, &json!({ "service_name": "web", "address_type": "IPv4" }));
     let [first, second, third] = [0, 1, 2].map(|number| &slice["endpoints"][number]);
-    has(
+    assert_contains(
         first,
         &json!({ "zone": "z1", "node_name": "node", "host_name": "web-1",
         "hints": { "for_zones": ["z1", "z2"], "for_nodes": ["node"] } }),
     );
     assert_eq!(second["conditions"], json!({ "ready": false, "serving": true, "terminating": true }));
-    assert_eq!(third["conditions"], json!({}), "what is not said is not decided here");
-    assert_eq!(slice["ports"][1]["name"], "", "an absent name is an empty one");
+    assert_eq!(third["conditions"], json!({}), "absent conditions stay absent");
+    assert_eq!(slice["ports"][1]["name"], "", "an absent name is stored as an empty one");
 
     let pod = stored(&values, "pod", "web-1");
-    has(
+    assert_contains(
         &pod,
         &json!({ "host_network": true, "phase": "Running", "node_name": "node",
         "ip_addresses": ["10.244.1.10", "fd00:10:244:1::10"] }),
@@ -226,15 +226,15 @@ async fn reflected_objects_keep_everything_services_depend_on() {
     assert_eq!(node["addresses"].as_array().map(Vec::len), Some(3));
 }
 
-fn has(object: &Value, expected: &Value) {
+fn assert_contains(object: &Value, expected: &Value) {
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(object[name], *value, "{name} of {object}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_weight_at_the_api_server_makes_no_difference() {
-    let (plain, heavy) = (ApiServer::start().unwrap(), ApiServer::start().unwrap());
+async fn unused_fields_do_not_change_stored_values() {
+    let (plain, with_unused) = (ApiServer::start().unwrap(), ApiServer::start().unwrap());
     for object in objects() {
         plain.put(object.clone()).unwrap();
         let mut object = object;
@@ -243,7 +243,7 @@ async fn dead_weight_at_the_api_server_makes_no_difference() {
         object["metadata"]["finalizers"] = json!(["example.org/f"]);
         object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}".into();
         object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
-        heavy.put(object).unwrap();
+        with_unused.put(object).unwrap();
     }
-    assert_eq!(reflected(&heavy).await, reflected(&plain).await);
+    assert_eq!(reflect_values(&with_unused).await, reflect_values(&plain).await);
 }
