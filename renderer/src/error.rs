@@ -11,12 +11,12 @@ pub enum RenderError {
     /// The kernel refused, or could not be reached.
     #[error("the kernel refused to {action}: {reason}")]
     Kernel {
-        /// The request.
+        /// The request, as a verb with its object.
         action: String,
         /// The kernel's answer, and what to do about it.
         reason: String,
     },
-    /// The kernel lacks modules that every service needs. No service is to blame.
+    /// The kernel lacks modules that every service needs.
     #[error(
         "the kernel lacks {}: `modprobe -a {}`, or install the package with the modules of this kernel; nothing is programmed \
          until then", modules.join(", "), modules.join(" ")

@@ -1,4 +1,4 @@
-//! Renderers by name.
+//! Creates renderers by name.
 
 use crate::{
     Renderer,
@@ -8,7 +8,7 @@ use crate::{
     route::{RouteOptions, Routes},
 };
 
-/// The names that can be registered, in the order in which they are documented.
+/// The names of all renderers, in the order of the documentation.
 pub const NAMES: [&str; 3] = ["nftables", "route", "dry-run"];
 
 /// The options of renderers.

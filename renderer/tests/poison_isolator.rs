@@ -262,7 +262,7 @@ fn named_services_are_left_out_and_the_rest_is_applied() {
         expected.services.extend([service(4, 1)]);
         assert_eq!((renderer.describe().text, done()), (text(&expected), resyncs[1]));
 
-        // Others change: what is left out is still told.
+        // Other services change: the report still has those that are left out.
         let third = snapshot(102, 2, &[3, 4]);
         let report = renderer.update(&ChangeSet::between(&second, &third)).unwrap();
         assert_eq!((refused(&report).len(), done()), (2, resyncs[2]));

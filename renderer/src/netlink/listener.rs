@@ -73,8 +73,8 @@ impl Listener {
     }
 
     fn read_writer(&mut self) -> io::Result<ListenerEvent> {
-        let mut said = [0; 64];
-        match io::Read::read(&mut self.writer, &mut said) {
+        let mut received = [0; 64];
+        match io::Read::read(&mut self.writer, &mut received) {
             Ok(0) => Ok(ListenerEvent::End),
             Ok(_) => Ok(ListenerEvent::Missed),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ListenerEvent::Silence),
@@ -126,7 +126,7 @@ impl kernel::Membership for Membership {
     }
 
     fn report_missed(&self) {
-        // If it is full the listener has been told already; if it is closed there is no listener.
+        // If it is full a notification is pending already; if it is closed there is no listener.
         let _ = (&self.listener).write(&[0]);
     }
 }

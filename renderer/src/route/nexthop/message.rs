@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_others_is_told_from_ours_and_its_number_is_known() {
+    fn foreign_next_hop_is_recognized_and_its_id_is_known() {
         let mut payload = NexthopMessage::new(9, all()[0].clone()).payload();
         payload[2] = 3;
         let read = NexthopMessage::read(RTM_NEWNEXTHOP, &payload).unwrap().unwrap();
