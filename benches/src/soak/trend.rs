@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_growth_is_told_from_growth_at_the_start() {
+    fn steady_growth_is_distinguished_from_growth_at_start() {
         assert_eq!(growing(&samples(|second| 40.0 + f64::from(second) * 0.1)), ["memory, MiB"]);
         assert_eq!(growing(&samples(|second| 40.0 - 20.0 / f64::from(second))), [""; 0]);
     }

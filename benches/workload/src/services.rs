@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_are_told_from_other_backends_by_their_address() {
+    fn added_backends_are_recognized_by_their_address() {
         assert_eq!(newcomer(newcomer_address(70_000)), Some(70_000));
         assert_eq!(newcomer(nth(BACKENDS, 1_000_000)), None);
     }

@@ -29,7 +29,7 @@ pub enum LabError {
         output: String,
     },
     /// An expected event did not happen in time.
-    #[error("waited {limit:?} in vain: {what}")]
+    #[error("timed out after {limit:?}: {what}")]
     TooLate {
         /// The expected event, as a sentence.
         what: String,

@@ -35,7 +35,7 @@ pub struct Probes {
     /// Answered, but later than after a lost packet.
     pub slow: usize,
     /// Answered only after the client connected again.
-    pub again: usize,
+    pub retried: usize,
     /// Not answered, each with its outcome.
     pub failed: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl AddAssign for Probes {
     fn add_assign(&mut self, other: Self) {
         self.opened += other.opened;
         self.slow += other.slow;
-        self.again += other.again;
+        self.retried += other.retried;
         self.failed.extend(other.failed);
     }
 }
@@ -58,17 +58,17 @@ impl Namespace {
         &self,
         protocol: Protocol,
         server: SocketAddr,
-        patience: RetryMode,
+        retry_mode: RetryMode,
         done: &AtomicBool,
     ) -> Result<Probes> {
         self.run(|| {
             let mut probes = Probes::default();
             while !done.load(Ordering::Relaxed) {
                 let start = Instant::now();
-                match ask_patiently(protocol, server, patience) {
+                match ask_with_retries(protocol, server, retry_mode) {
                     Ok(tries) => {
                         probes.opened += 1;
-                        probes.again += usize::from(tries > 1);
+                        probes.retried += usize::from(tries > 1);
                         probes.slow += usize::from(start.elapsed() > LOST_PACKET_TIME);
                     }
                     Err(reason) => probes.failed.push(format!(
@@ -129,9 +129,9 @@ impl Drop for SetAtEnd<'_> {
 }
 
 /// Returns the number of attempts, or the outcome of the last one.
-fn ask_patiently(protocol: Protocol, server: SocketAddr, patience: RetryMode) -> Result<usize, String> {
+fn ask_with_retries(protocol: Protocol, server: SocketAddr, retry_mode: RetryMode) -> Result<usize, String> {
     let start = Instant::now();
-    let (limit, more) = match patience {
+    let (limit, more) = match retry_mode {
         RetryMode::Once(limit) => (limit, Duration::ZERO),
         RetryMode::Again(limit) => (TIME_LIMIT, limit),
     };

@@ -92,8 +92,8 @@ fn blocking_route_is_reported() -> Result<()> {
         let address = web(lab).address(lab, Frontend::ClusterIp, Family::V4).ip().to_string();
         lab.node.exec(&["ip", "route", "add", "unreachable", &address])?;
         let after = from_node()?;
-        let told = format!("this node itself has no route to {address}, or one that leads nowhere");
-        assert!(after.code == Some(1) && after.out.contains(&told), "{after:?}");
+        let expected = format!("this node itself has no route to {address}, or one that leads nowhere");
+        assert!(after.code == Some(1) && after.out.contains(&expected), "{after:?}");
         let of_pod = trace(lab, &web(lab), &[])?;
         assert_eq!(of_pod.code, Some(0), "its packets are translated first: {of_pod:?}");
         Ok(())
@@ -114,9 +114,13 @@ fn remembered_backend_of_the_client_is_reported() -> Result<()> {
         let answer = lab.pod2.ask(Protocol::Tcp, address)?.answer()?;
         let pods = lab.pods();
         let by = pods.iter().find(|pod| pod.host.name == answer.by).map(|pod| pod.host.v4);
-        let told = by.map(|by| format!("this client is remembered: its next connection goes to {by}:8080"));
+        let expected =
+            by.map(|by| format!("this client is remembered: its next connection goes to {by}:8080"));
         let after = trace(lab, &web(lab), &[])?;
-        assert!(after.code == Some(0) && told.is_some_and(|told| after.out.contains(&told)), "{after:?}");
+        assert!(
+            after.code == Some(0) && expected.is_some_and(|expected| after.out.contains(&expected)),
+            "{after:?}"
+        );
         Ok(())
     })
 }
@@ -263,14 +267,14 @@ fn foreign_tables_on_the_path_are_named_with_their_drops() -> Result<()> {
         lab.node.exec_with_input(&["nft", "-f", "-"], firewall)?;
         let run = trace(lab, &web(lab), &[])?;
         assert_eq!(run.code, Some(0), "what others do is no difference: {run:?}");
-        let told = "
+        let expected = "
 OTHER TABLES that packets may pass, before and after contiv's:
   prerouting    -200  table inet counters, chain in: drops nothing
   forward         -5  table inet firewall, chain forward: 3 rules of its table may drop or reject
   postrouting      7  table ip strict, chain out: drops by its policy
 
 NO DIFFERENCE";
-        assert!(run.out.contains(told), "{}", run.out);
+        assert!(run.out.contains(expected), "{}", run.out);
         Ok(())
     })
 }

@@ -88,8 +88,8 @@ fn leading_zeros_are_dropped(lab: &Lab, state: &dyn State) -> Result<()> {
 }
 
 #[test]
-fn manifests_with_unknown_words_are_served_without_them() -> Result<()> {
-    isolated("partly_used::manifests_with_unknown_words_are_served_without_them", |lab| {
+fn manifests_with_unknown_values_are_served_without_them() -> Result<()> {
+    isolated("partly_used::manifests_with_unknown_values_are_served_without_them", |lab| {
         let state = Manifests::new(lab)?;
         let (web, typed) = (web(lab), typed(lab));
         let [balancer4, balancer6] = addresses(&web, lab, Frontend::LoadBalancer, plain);
@@ -133,13 +133,13 @@ fn manifests_with_unknown_words_are_served_without_them() -> Result<()> {
         unknown_family["addressType"] = "IPv5".into();
         objects.push(unknown_family);
         write_all(&state, &objects)?;
-        unknown_words_are_ignored(lab, &state)
+        unknown_values_are_ignored(lab, &state)
     })
 }
 
 #[test]
-fn etcd_values_with_unknown_words_are_served_without_them() -> Result<()> {
-    isolated("partly_used::etcd_values_with_unknown_words_are_served_without_them", |lab| {
+fn etcd_values_with_unknown_values_are_served_without_them() -> Result<()> {
+    isolated("partly_used::etcd_values_with_unknown_values_are_served_without_them", |lab| {
         let state = Etcd::start(lab)?;
         let (web, typed) = (web(lab), typed(lab));
         let [balancer4, balancer6] = addresses(&web, lab, Frontend::LoadBalancer, plain);
@@ -181,11 +181,11 @@ fn etcd_values_with_unknown_words_are_served_without_them() -> Result<()> {
             "endpoints": [{"addresses": ["x"], "conditions": {"ready": true}}], "ports": ports,
         });
         state.put_value(&slice_key("web-ipv5"), &unknown_family.to_string())?;
-        unknown_words_are_ignored(lab, &state)
+        unknown_values_are_ignored(lab, &state)
     })
 }
 
-fn unknown_words_are_ignored(lab: &Lab, state: &dyn State) -> Result<()> {
+fn unknown_values_are_ignored(lab: &Lab, state: &dyn State) -> Result<()> {
     let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
     let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
     let (web, typed) = (web(lab), typed(lab));

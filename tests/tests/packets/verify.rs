@@ -206,9 +206,12 @@ fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()>
         let bundle = empty.path().join("bundle.tar.gz").to_string_lossy().into_owned();
         lab.node.exec(&[&binary, "support-bundle", "--agent", "http://127.0.0.1:1", "-O", &bundle])?;
         let part = ["tar", "-xzOf", &bundle, "contiv-support/kernel/verify-nft.json"];
-        let told: Value = serde_json::from_str(&lab.node.exec(&part)?)
+        let report: Value = serde_json::from_str(&lab.node.exec(&part)?)
             .map_err(|error| LabError::Unexpected(error.to_string()))?;
-        assert!(told["checked"].as_u64() > Some(100) && told["drift"] == serde_json::json!([]), "{told:#}");
+        assert!(
+            report["checked"].as_u64() > Some(100) && report["drift"] == serde_json::json!([]),
+            "{report:#}"
+        );
         Ok(())
     })
 }
@@ -222,11 +225,11 @@ fn routes_are_verified_too_where_agent_programs_them() -> Result<()> {
         let flags = ["--renderers=route", "--route-reach-from-node=true"].map(str::to_owned).to_vec();
         let agent = Agent::start(lab, &AgentOptions { store: store.clone(), flags })?;
         let run = verify_behind(lab, &[], &["-o", "json"])?;
-        let told: Value = serde_json::from_str(&run.out)
+        let report: Value = serde_json::from_str(&run.out)
             .map_err(|error| LabError::Unexpected(format!("{error}: {run:?}")))?;
         assert_eq!(run.code, Some(0), "{run:?}");
-        let routes = told.as_array().into_iter().flatten().find(|verified| verified["renderer"] == "route");
-        assert!(routes.is_some_and(|routes| routes["checked"].as_u64() > Some(3)), "{told:#}");
+        let routes = report.as_array().into_iter().flatten().find(|verified| verified["renderer"] == "route");
+        assert!(routes.is_some_and(|routes| routes["checked"].as_u64() > Some(3)), "{report:#}");
         agent.stop()?;
         state.write("agent.toml", "renderers = [\"route\"]\nroute-reach-from-node = true\n")?;
         let config = format!("{}/agent.toml", state.folder());

@@ -1,4 +1,4 @@
-//! 200 changes a second, whatever the state of etcd.
+//! Writes 200 changes a second to etcd, also while members of it are down.
 
 use std::{
     fmt,
@@ -19,8 +19,8 @@ use super::run_state::RunState;
 /// rest.
 pub(super) const WRITERS: u64 = 16;
 const PERIOD: Duration = Duration::from_millis(1000 / 200 * WRITERS);
-/// How much of a delay a writer makes up for.
-const LARGEST_DEBT: Duration = Duration::from_secs(5);
+/// The longest delay that a writer makes up for by writing faster.
+const LONGEST_CATCH_UP: Duration = Duration::from_secs(5);
 
 /// The services that change.
 pub(super) const NAMES: [&str; 12] =
@@ -80,7 +80,7 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
             member = random.random_range(0..etcd.count());
         }
         drop(store_writes);
-        due = (due + PERIOD).max(Instant::now().checked_sub(LARGEST_DEBT).unwrap_or(due));
+        due = (due + PERIOD).max(Instant::now().checked_sub(LONGEST_CATCH_UP).unwrap_or(due));
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     changes

@@ -3,13 +3,13 @@
 //!
 //! Each run has two threads of faults: those of the store, and those of the node, which are the agent, its mirror and its
 //! table. `CONTIV_FAULT_SECONDS` sets the length of a run, `CONTIV_FAULT_SEED` its seed.
-#![expect(clippy::print_stdout, reason = "a run says what it did")]
+#![expect(clippy::print_stdout, reason = "a run prints its counts")]
 
 mod changes;
 mod kernel;
 mod mirror;
 mod node;
-mod run;
+mod run_result;
 mod run_state;
 mod store;
 mod tally;
@@ -30,7 +30,7 @@ use parking_lot::RwLock;
 
 use changes::Changes;
 use node::NodeFaults;
-use run::Run;
+use run_result::RunResult;
 use run_state::{RunState, Table, WRITE_TIMEOUT};
 use store::StoreFaults;
 
@@ -51,9 +51,9 @@ fn faults_and_foreign_changes_leave_an_open_table_whole() -> Result<()> {
 
 fn run_faults(test: &str, table: Table) -> Result<()> {
     let (seconds, seed) = (number("CONTIV_FAULT_SECONDS", 20), number("CONTIV_FAULT_SEED", 1));
-    let trouble = Duration::from_secs(seconds);
+    let duration = Duration::from_secs(seconds);
     // Additional time for the start and the end.
-    isolated_within(trouble + Duration::from_secs(180), test, |lab| {
+    isolated_within(duration + Duration::from_secs(180), test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start_members(lab)?;
         let steady = Service::new("steady", 80, &[lab.pod1.host, lab.pod3.host]);
@@ -68,7 +68,7 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         let scene = RunState {
             lab,
             steady,
-            end: Instant::now() + trouble,
+            end: Instant::now() + duration,
             done: AtomicBool::new(false),
             mirror_removal: RwLock::new(()),
             store_writes: RwLock::new(()),
@@ -89,7 +89,7 @@ fn run<'lab>(
     etcd: Etcd<'lab>,
     agent: Agent<'lab>,
     options: &'lab AgentOptions,
-) -> Result<Run<'lab>> {
+) -> Result<RunResult<'lab>> {
     let start = Instant::now();
     let client = etcd.client().clone();
     thread::scope(|scope| {
@@ -101,12 +101,12 @@ fn run<'lab>(
             .collect();
         let clients: Vec<_> = probed(scene)
             .map(|(from, protocol, server)| {
-                let patience = match table {
+                let retry_mode = match table {
                     Table::Owned => RetryMode::Once(WRITE_TIMEOUT),
                     Table::Open => RetryMode::Again(WRITE_TIMEOUT),
                 };
                 scope.spawn(move || {
-                    scene.unless_failed(|| from.probe(protocol, server, patience, &scene.done))
+                    scene.unless_failed(|| from.probe(protocol, server, retry_mode, &scene.done))
                 })
             })
             .collect();
@@ -125,12 +125,12 @@ fn run<'lab>(
             probes += join(client)?;
         }
         let failed = |error| LabError::Unexpected(format!("{error}; until then {changes}, {probes:?}"));
-        let ((etcd, mut troubles), (agent, of_node)) = (store.map_err(failed)?, node.map_err(failed)?);
-        for (whose, tally) in [("the store", &troubles), ("the node", &of_node)] {
-            assert!(!tally.0.is_empty(), "no fault of {whose} was injected");
+        let ((etcd, mut faults), (agent, of_node)) = (store.map_err(failed)?, node.map_err(failed)?);
+        for (place, tally) in [("the store", &faults), ("the node", &of_node)] {
+            assert!(!tally.0.is_empty(), "no fault of {place} was injected");
         }
-        troubles += of_node;
-        Ok(Run { etcd, agent, troubles, changes, probes, lasted: start.elapsed() })
+        faults += of_node;
+        Ok(RunResult { etcd, agent, faults, changes, probes, duration: start.elapsed() })
     })
 }
 

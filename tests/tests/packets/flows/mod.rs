@@ -4,9 +4,9 @@
 mod evaluated;
 mod evaluator;
 mod kernel;
-mod leaving;
 mod matrix;
 mod modes;
+mod not_intercepted;
 mod oracle;
 mod outcomes;
 mod packets;

@@ -17,7 +17,7 @@ use contiv_tests::{
     lab::{Lab, LabError, Result},
 };
 
-/// Starts three instances and interrupts them while `churn` makes changes until it is told to stop. Returns the instances,
+/// Starts three instances and interrupts them while `churn` makes changes until it has to stop. Returns the instances,
 /// which keep running, and the result of `churn`.
 fn interrupt_while<'lab, T: Send>(
     lab: &'lab Lab,

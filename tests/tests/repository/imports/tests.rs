@@ -95,7 +95,7 @@ fn folders_that_need_each_other_are_a_circle_without_one_of_files() {
 }
 
 #[test]
-fn function_with_the_name_of_a_module_is_told_from_it() {
+fn function_named_like_a_module_is_not_taken_for_it() {
     let files = [
         ("lib.rs", "mod a; mod b; #[path = \"far/b.rs\"] mod c; fn a() { a::A; } fn c() {}"),
         ("a.rs", "pub struct A;"),

@@ -1,4 +1,5 @@
-//! Packets to addresses and ports near a service's: they are refused, dropped, or routed as if there were no services.
+//! Packets that no service's frontend matches, to an unknown port or an unallocated address: they are refused, dropped, or routed as
+//! if there were no services.
 
 use std::{net::IpAddr, thread};
 
@@ -10,9 +11,9 @@ use contiv_tests::{
 
 use super::{matrix::Source, packets::NO_ANSWER};
 
-/// Adds an address of each family to the other node, with routes on this node. Packets that are not intercepted are answered by
-/// `elsewhere` at this port.
-fn put_elsewhere(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Server>> {
+/// Adds an address of each family to the other node, with routes from this node, and starts servers there that answer `other-node`
+/// at this port. They get the packets that this node does not intercept.
+fn serve_on_other_node(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
     for (family, address) in Family::BOTH.into_iter().zip(addresses) {
         let (text, via) = (address.to_string(), lab.node2.host.address(family).to_string());
@@ -21,7 +22,7 @@ fn put_elsewhere(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Ser
         lab.node2.exec(&[&["ip", "address", "add", &text, "dev", "lo"], nodad].concat())?;
         lab.node.exec(&["ip", "route", "add", &text, "via", &via])?;
         for protocol in Protocol::ALL {
-            servers.push(Server::start(&lab.node2, "elsewhere", protocol, (address, port).into())?);
+            servers.push(Server::start(&lab.node2, "other-node", protocol, (address, port).into())?);
         }
     }
     Ok(servers)
@@ -32,8 +33,8 @@ fn addresses(lab: &Lab, service: &Service, frontend: Frontend) -> [IpAddr; 2] {
     Family::BOTH.map(|family| service.address(lab, frontend, family).ip())
 }
 
-/// Sends requests to an address of each family by both protocols from all sources; `check` judges the outcomes.
-fn from_everywhere(
+/// Sends requests from all sources to an address of each family, by all protocols, and asserts that `check` accepts each outcome.
+fn check_from_all_sources(
     lab: &Lab,
     addresses: [IpAddr; 2],
     port: u16,
@@ -58,56 +59,56 @@ fn from_everywhere(
     })
 }
 
-fn answered_elsewhere(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Answered { answer, .. } if answer.by == "elsewhere")
+fn answered_by_other_node(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Answered { answer, .. } if answer.by == "other-node")
 }
 
 #[test]
 fn unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer() -> Result<()> {
-    let test = "flows::leaving::unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer";
+    let test = "flows::not_intercepted::unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let balancer = addresses(lab, &web, Frontend::LoadBalancer);
-        let _elsewhere = put_elsewhere(lab, balancer, PORT + 1)?;
+        let _servers = serve_on_other_node(lab, balancer, PORT + 1)?;
         let state = Manifests::new(lab)?;
         state.put(&web)?;
         let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
         let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. });
-        from_everywhere(lab, addresses(lab, &web, Frontend::ClusterIp), PORT + 1, is_refused)?;
-        from_everywhere(lab, balancer, PORT + 1, answered_elsewhere)?;
-        let answered_here =
+        check_from_all_sources(lab, addresses(lab, &web, Frontend::ClusterIp), PORT + 1, is_refused)?;
+        check_from_all_sources(lab, balancer, PORT + 1, answered_by_other_node)?;
+        let answered_by_pod1 =
             |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == "pod1");
-        from_everywhere(lab, balancer, PORT, answered_here)
+        check_from_all_sources(lab, balancer, PORT, answered_by_pod1)
     })
 }
 
 #[test]
 fn ip_mode_proxy_sends_traffic_to_the_load_balancer() -> Result<()> {
-    isolated("flows::leaving::ip_mode_proxy_sends_traffic_to_the_load_balancer", |lab| {
+    isolated("flows::not_intercepted::ip_mode_proxy_sends_traffic_to_the_load_balancer", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
         let balancer = addresses(lab, &web, Frontend::LoadBalancer);
-        let _elsewhere = put_elsewhere(lab, balancer, PORT)?;
+        let _servers = serve_on_other_node(lab, balancer, PORT)?;
         let state = Manifests::new(lab)?;
         state.put_manifest(&ServiceManifest { proxied: true, ..ServiceManifest::new(web) })?;
         let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        from_everywhere(lab, balancer, PORT, answered_elsewhere)
+        check_from_all_sources(lab, balancer, PORT, answered_by_other_node)
     })
 }
 
 #[test]
 fn unallocated_cluster_ip_is_dropped_in_known_service_cidrs() -> Result<()> {
-    isolated("flows::leaving::unallocated_cluster_ip_is_dropped_in_known_service_cidrs", |lab| {
-        let nobody = addresses(lab, &Service::new("nobody", 200, &[]), Frontend::ClusterIp);
-        let _elsewhere = put_elsewhere(lab, nobody, PORT)?;
+    isolated("flows::not_intercepted::unallocated_cluster_ip_is_dropped_in_known_service_cidrs", |lab| {
+        let unallocated = addresses(lab, &Service::new("unallocated", 200, &[]), Frontend::ClusterIp);
+        let _servers = serve_on_other_node(lab, unallocated, PORT)?;
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[]))?;
         let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        from_everywhere(lab, nobody, PORT, answered_elsewhere)?;
+        check_from_all_sources(lab, unallocated, PORT, answered_by_other_node)?;
         agent.stop()?;
         let flags = vec!["--service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned()];
         let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
-        from_everywhere(lab, nobody, PORT, |outcome| *outcome == Outcome::TimedOut)
+        check_from_all_sources(lab, unallocated, PORT, |outcome| *outcome == Outcome::TimedOut)
     })
 }
