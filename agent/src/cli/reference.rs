@@ -120,11 +120,11 @@ fn configuration() -> anyhow::Result<String> {
          the file over the defaults. Unknown keys are errors. `--check-config` prints what is in effect, or what is wrong.\n"
     );
     page.push_str(
-        "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with more words](../systemd/agent.toml), to edit.\n\n",
+        "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with comments](../systemd/agent.toml), to edit.\n\n",
     );
     keys::<Config>(&Config::default().to_toml()?, &mut page)?;
     page.push_str(
-        "\n## `contiv controller`\n\n`/etc/contiv/controller.toml`; [the same with more words](../systemd/controller.toml), \
+        "\n## `contiv controller`\n\n`/etc/contiv/controller.toml`; [the same with comments](../systemd/controller.toml), \
          to edit.\n\n",
     );
     keys::<ControllerConfig>(&ControllerConfig::default().to_toml()?, &mut page)?;

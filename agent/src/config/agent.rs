@@ -116,7 +116,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_STATE_DIR", value_name = "DIR")]
     pub state_dir: PathBuf,
 
-    /// Form of the log lines on standard error
+    /// Format of the log lines on standard error
     #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
@@ -175,7 +175,7 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub masquerade_egress: bool,
 
-    /// Destinations to which pods keep their addresses then, besides pods and nodes of the cluster, and link-local ones
+    /// Destinations that `masquerade-egress` leaves out, besides pods and nodes of the cluster, and link-local addresses
     #[arg(long, env = "CONTIV_NON_MASQUERADE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
     pub non_masquerade_cidrs: Vec<IpNetwork>,
 
@@ -195,7 +195,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_ZONE", value_name = "NAME")]
     pub zone: String,
 
-    /// Weight of a backend on this node, where one elsewhere has 1
+    /// Weight of a backend on this node, while one on another node has 1
     #[arg(long, env = "CONTIV_LOCAL_ENDPOINT_WEIGHT", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub local_endpoint_weight: u16,

@@ -96,7 +96,7 @@ pub struct ControllerConfig {
     #[arg(long, env = "CONTIV_REFLECTOR_CONTEXT", value_name = "NAME")]
     pub reflector_context: String,
 
-    /// Form of the log lines on standard error
+    /// Format of the log lines on standard error
     #[arg(long, env = "CONTIV_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
