@@ -17,9 +17,9 @@ use self::{
 };
 use crate::workspace;
 
-/// The floors of the agent from top to bottom, as `docs/architecture.md` draws them: each module uses those of its own floor and of
-/// floors below.
-const FLOORS: &[&[&str]] = &[
+/// The layers of the agent from top to bottom, as `docs/architecture.md` draws them: each module uses those of its own layer and of
+/// layers below.
+const LAYERS: &[&[&str]] = &[
     &["cli", "fuzz"],
     &["agent", "controller"],
     &["http", "local_addresses", "metrics", "otlp", "process", "service_manager"],
@@ -62,16 +62,16 @@ fn top_module(file: &Path) -> Option<&str> {
 }
 
 #[test]
-fn agent_modules_use_no_higher_floor() {
+fn agent_modules_use_no_higher_layer() {
     let modules = modules(Path::new("agent/src/lib.rs"), &read);
     let tops: BTreeSet<&str> = modules.iter().filter_map(|module| top_module(&module.file)).collect();
-    let named: BTreeSet<&str> = FLOORS.iter().copied().flatten().copied().collect();
-    assert_eq!(tops, named, "the modules of the agent, and those in FLOORS");
-    let floor = |file: &Path| {
+    let named: BTreeSet<&str> = LAYERS.iter().copied().flatten().copied().collect();
+    assert_eq!(tops, named, "the modules of the agent, and those in LAYERS");
+    let layer = |file: &Path| {
         let top = top_module(file);
-        FLOORS.iter().position(|floor| top.is_some_and(|top| floor.contains(&top)))
+        LAYERS.iter().position(|layer| top.is_some_and(|top| layer.contains(&top)))
     };
     let arrows = Arrows::of(&modules);
-    let upwards = arrows.iter().filter(|(from, to, _)| floor(to) < floor(from));
+    let upwards = arrows.iter().filter(|(from, to, _)| layer(to) < layer(from));
     assert_eq!(upwards.map(|(_, _, arrow)| arrow).collect::<Vec<_>>(), Vec::<&str>::new());
 }
