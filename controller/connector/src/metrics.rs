@@ -29,7 +29,7 @@ pub struct RegistryFigures {
     pub is_up: bool,
     /// Its services in the store.
     pub services: i64,
-    /// Ready addresses behind them.
+    /// Ready addresses of these services.
     pub endpoints: i64,
     /// Services that are not stored, or differ from the registry, and unusable instances.
     pub problems: i64,
@@ -57,7 +57,7 @@ impl ConnectorMetrics {
     pub fn describe(&self, registry: &mut Registry) {
         registry.register(
             "connector_registry_up",
-            "Whether the registry answered when it was last asked",
+            "Whether the registry answered the last query",
             self.up.clone(),
         );
         registry.register(
@@ -67,7 +67,7 @@ impl ConnectorMetrics {
         );
         registry.register(
             "connector_registry_failures",
-            "How often the registry could not be asked",
+            "How often a query of the registry failed",
             self.failures.clone(),
         );
         registry.register(
@@ -77,12 +77,12 @@ impl ConnectorMetrics {
         );
         registry.register(
             "connector_endpoints",
-            "Addresses that are ready behind them",
+            "Ready addresses of these services",
             self.endpoints.clone(),
         );
         registry.register(
             "connector_problems",
-            "Services that are not stored, or not as the registry wants them, and instances that cannot be used",
+            "Services that are not stored, or differ from the registry, and instances that are left out",
             self.problems.clone(),
         );
         registry.register("connector_writes", "Objects written", self.writes.clone());
