@@ -47,7 +47,7 @@ fn every_bad_field_of_service_is_named() {
             "spec.clusterIPs[1]: 10.0.0.2 is of the family of spec.clusterIPs[0]",
         ),
         ("externalIPs: [224.0.0.1]", "spec.externalIPs[0]: \"224.0.0.1\" is not an address that other hosts"),
-        ("ports: [{port: 80, name: 'a b'}]", "spec.ports[0].name: \"a b\" holds more than letters"),
+        ("ports: [{port: 80, name: 'a b'}]", "spec.ports[0].name: \"a b\" has characters other than letters"),
         (
             "ports: [{port: 80, name: a, nodePort: 300}, {port: 81, name: b, nodePort: 300}]",
             "spec.ports[1].nodePort: TCP port 300 is that of spec.ports[0] too",
