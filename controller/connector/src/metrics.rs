@@ -75,11 +75,7 @@ impl ConnectorMetrics {
             "Services of the registry in the store",
             self.services.clone(),
         );
-        registry.register(
-            "connector_endpoints",
-            "Ready addresses of these services",
-            self.endpoints.clone(),
-        );
+        registry.register("connector_endpoints", "Ready addresses of these services", self.endpoints.clone());
         registry.register(
             "connector_problems",
             "Services that are not stored, or differ from the registry, and instances that are left out",
