@@ -100,7 +100,7 @@ table inet contiv {
 		type nat hook postrouting priority srcnat; policy accept;
 		# Only what was translated.
 		meta nfproto ipv4 ct status dnat goto masquerade-external-v4
-		# Only what was translated.
+		# The same for IPv6.
 		meta nfproto ipv6 ct status dnat goto masquerade-external-v6
 	}
 }

@@ -8,6 +8,8 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Namespace, Protocol, Responder, Result, ServerReply, isolated},
 };
 
+use crate::explained::is_explained;
+
 /// By chance one of three equal backends is missed once in 10^10 runs.
 const CONNECTIONS: usize = 60;
 
@@ -22,6 +24,34 @@ fn addresses_answer_from_everywhere_with_manifests() -> Result<()> {
 fn every_address_answers_from_everywhere_with_state_in_etcd() -> Result<()> {
     isolated("service_addresses::every_address_answers_from_everywhere_with_state_in_etcd", |lab| {
         every_address_answers_from_everywhere(lab, &Etcd::start(lab)?)
+    })
+}
+
+/// Packets to a backend in the network of the node do not leave, so nothing masquerades them, whatever the policy.
+#[test]
+fn backend_on_the_node_itself_sees_the_client() -> Result<()> {
+    isolated("service_addresses::backend_on_the_node_itself_sees_the_client", |lab| {
+        let _responder = Responder::start(&lab.node, TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.node.host]);
+        state.put(&web)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        for (from, frontend, family, protocol) in flows([&lab.pod1, &lab.node, &lab.client]) {
+            let address = web.address(lab, frontend, family);
+            let flow = format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name);
+            let answer = from.ask(protocol, address)?.answer()?;
+            assert_eq!(answer.by, lab.node.host.name, "{flow}");
+            if from.host == lab.node.host {
+                assert!(addresses_of(&lab.node)?.contains(&answer.seen_source.ip()), "{flow}: {answer:?}");
+            } else {
+                assert_eq!(answer.seen_source.ip(), from.host.address(family), "{flow}");
+            }
+            let (client, to, port) = (from.host.address(family), address.ip(), address.port());
+            let name = format!("{protocol:?}").to_uppercase();
+            let query = format!("from={client}&to={to}&port={port}&protocol={name}");
+            is_explained(lab, &agent, &query, "SERVED by one backend")?;
+        }
+        Ok(())
     })
 }
 

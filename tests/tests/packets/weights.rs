@@ -1,9 +1,17 @@
 //! The distribution of connections among backends.
 
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    sync::Arc,
+};
+
+use contiv_model::{Backend, ChangeSet, ContivService, ServiceId, ServicePort, Snapshot};
+use contiv_renderer::{Renderer, nftables::Nftables};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Protocol, Responder, Result, isolated},
+    lab::{Family, LabError, Protocol, Responder, Result, isolated},
 };
 
 const CONNECTIONS: usize = 400;
@@ -40,4 +48,97 @@ fn equal_backends_get_equal_shares() -> Result<()> {
 fn local_backend_of_weight_three_gets_three_of_four_connections() -> Result<()> {
     let test = "weights::local_backend_of_weight_three_gets_three_of_four_connections";
     share_of_the_local_backend(&["--local-endpoint-weight=3"], 248..=352, test)
+}
+
+/// A service of the node with backends that nobody answers for, at an interface with nobody at the other end.
+const MANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 77, 1)), 80);
+
+/// Counts new connections to that service by backend, where translated packets leave.
+const COUNTING: &str = "table inet counting {
+    set reached { typeof ip daddr; size 1024; flags dynamic; counter; }
+    chain leaving {
+        type filter hook postrouting priority 300;
+        ct state new ct original ip daddr 10.96.77.1 update @reached { ip daddr }
+    }
+}";
+
+fn many(backends: u8) -> Snapshot {
+    let backend = |number: u8| Backend {
+        weight: weight(number),
+        ..Backend::new((IpAddr::from([10, 244, 77, number]), 8080).into())
+    };
+    let port = ServicePort {
+        port: MANY.port(),
+        protocol: contiv_model::Protocol::Udp,
+        name: "".into(),
+        node_port: None,
+        backends: (1..=backends).map(backend).collect(),
+    };
+    let mut service = ContivService::new(ServiceId::new("default", "many"));
+    service.cluster_ips = [MANY.ip()].into();
+    service.ports = vec![port];
+    Snapshot { services: [(service.id.clone(), Arc::new(service))].into(), ..Snapshot::default() }
+}
+
+fn weight(number: u8) -> u16 {
+    1 + u16::from(number % 3)
+}
+
+/// The connections of each backend, by the last byte of its address.
+fn reached(listing: &str) -> BTreeMap<u8, u32> {
+    let elements = listing.split_once("elements = {").map_or("", |(_, elements)| elements);
+    let element = |text: &str| {
+        let (address, rest) = text.trim().split_once(" counter packets ")?;
+        let address: Ipv4Addr = address.parse().ok()?;
+        Some((address.octets()[3], rest.split(' ').next()?.parse().ok()?))
+    };
+    elements.split(',').filter_map(element).collect()
+}
+
+/// With the kernel's own random numbers: each datagram is a new connection. The bounds are six standard deviations.
+#[test]
+fn many_backends_get_connections_by_weight_while_service_scales() -> Result<()> {
+    const DATAGRAMS: u16 = 6400;
+    isolated("weights::many_backends_get_connections_by_weight_while_service_scales", |lab| {
+        for command in [
+            "ip link add many type veth peer name nobody",
+            "ip link set many arp off up",
+            "ip link set nobody up",
+            "ip address add 10.244.77.254/24 dev many",
+            "ip route add 10.96.77.1/32 dev many",
+        ] {
+            lab.node.exec(&command.split(' ').collect::<Vec<_>>())?;
+        }
+        lab.node.exec_with_input(&["nft", "-f", "-"], COUNTING)?;
+        let failed = |error: &dyn ToString| LabError::Unexpected(error.to_string());
+        let (mut renderer, mut state) = (Nftables::new(), many(1));
+        lab.node.run(|| renderer.resync(&state).map_err(|error| failed(&error)))?;
+        let mut ports = 1024_u16..;
+        for backends in [1, 2, 7, 64, 33, 3] {
+            let next = many(backends);
+            let changes = ChangeSet::between(&state, &next);
+            state = next;
+            lab.node.run(|| {
+                renderer.update(&changes).map_err(|error| failed(&error))?;
+                for port in ports.by_ref().take(DATAGRAMS.into()) {
+                    let sent =
+                        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).and_then(|it| it.send_to(b"x", MANY));
+                    sent.map_err(|error| failed(&error))?;
+                }
+                Ok(())
+            })?;
+            let counts = reached(&lab.node.exec(&["nft", "list", "set", "inet", "counting", "reached"])?);
+            lab.node.exec(&["nft", "flush", "set", "inet", "counting", "reached"])?;
+            assert_eq!(counts.values().sum::<u32>(), u32::from(DATAGRAMS), "{backends} backends: {counts:?}");
+            let weights = || (1..=backends).map(|number| (number, f64::from(weight(number))));
+            let total: f64 = weights().map(|(_, weight)| weight).sum();
+            for (number, weight) in weights() {
+                let expected = f64::from(DATAGRAMS) * weight / total;
+                let deviation = (expected * (1.0 - weight / total)).sqrt();
+                let found = f64::from(counts.get(&number).copied().unwrap_or_default());
+                assert!((found - expected).abs() <= 6.0 * deviation, "{number} of {backends}: {counts:?}");
+            }
+        }
+        Ok(())
+    })
 }

@@ -1,6 +1,7 @@
 //! Executes the rules of `layout` for a new connection, with the elements of a table. Pure.
 //!
-//! [`Tables`] supplies the elements: rendered ones, or those of the kernel. So the planner can be compared with [`contiv_model::trace`], and the kernel with both.
+//! [`Tables`] supplies the elements: rendered ones, or those of the kernel. So the planner can be compared with
+//! [`contiv_model::trace()`], and the kernel with both.
 
 mod branch;
 mod client;
@@ -56,7 +57,7 @@ pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluat
     Ok(answer)
 }
 
-/// How a slot is drawn; none if none is drawn.
+/// How a slot is drawn; none where the connection ends without a draw.
 fn choice(branches: &[(Branch, FlowOutcome)]) -> Option<Choice> {
     let mut drawn = branches.iter().filter_map(|(branch, _)| Some((branch, branch.drawn_by?)));
     Some(match drawn.clone().next()? {

@@ -120,10 +120,8 @@ impl<T: Tables> Walk<'_, '_, T> {
         hook: u32,
         refused: &mut Vec<(Branch, FlowOutcome)>,
     ) -> Result<Vec<Branch>, T::Error> {
-        for (base, rules) in self.bases.clone() {
-            if base.number != hook {
-                continue;
-            }
+        let bases: Vec<_> = self.bases.iter().filter(|(base, _)| base.number == hook).cloned().collect();
+        for (base, rules) in bases {
             let mut ends = Vec::new();
             for mut branch in std::mem::take(&mut branches) {
                 // Translation is decided once for each connection.
@@ -302,6 +300,7 @@ impl<T: Tables> Walk<'_, '_, T> {
                 self.interface.is_some_and(|interface| interface.stem() == name)
             }
             (Field::InputInterface, Constant::Interface(name)) => name == "lo",
+            // No rule compares others.
             _ => false,
         }
     }

@@ -10,7 +10,7 @@ use super::{
         Constant, Flag, Rule,
         Statement::{Drop, Goto, Match, MatchAny, MatchOnly, MatchSet},
     },
-    rules::{dnat, names, new, of, rule},
+    rules::{dnat, for_each, named, new, of},
     set::{Set, SetKind},
 };
 
@@ -105,54 +105,49 @@ impl BaseChain {
     }
 
     pub(super) fn rules(self) -> Vec<Rule> {
-        Family::ALL.map(|family| self.rule(family)).into()
-    }
-
-    fn rule(self, family: Family) -> Rule {
-        let names = names(family);
-        match self {
-            Self::LoopbackPrerouting => rule(
+        let rules = match self {
+            Self::LoopbackPrerouting => for_each(
                 "The kernel accepts packets to loopback from elsewhere once node ports answer there.",
-                [vec![
-                    MatchAny(&[Flag::StateInvalid, Flag::StateNew]),
-                    MatchSet(vec![Field::Daddr(family)], Is, Set::new(SetKind::Loopback, family)),
-                    Match(Field::InputInterface, IsNot, Constant::Interface("lo")),
-                    Drop,
-                ]],
+                |family| {
+                    vec![
+                        MatchAny(&[Flag::StateInvalid, Flag::StateNew]),
+                        MatchSet(vec![Field::Daddr(family)], Is, Set::new(SetKind::Loopback, family)),
+                        Match(Field::InputInterface, IsNot, Constant::Interface("lo")),
+                        Drop,
+                    ]
+                },
             ),
-            Self::FirewallPrerouting | Self::FirewallOutput => rule(
+            Self::FirewallPrerouting | Self::FirewallOutput => for_each(
                 "Only the first packet needs a decision: later ones are of a connection that was let in.",
-                [vec![of(family), new(), Goto(names.firewall)]],
+                |family| vec![of(family), new(), Goto(named!(family, "firewall"))],
             ),
-            Self::LearnPrerouting | Self::LearnOutput => rule(
+            Self::LearnPrerouting | Self::LearnOutput => for_each(
                 "Only a connection's first packet is recorded, which is not confirmed yet. A later packet of one that nobody answers \
                  is new too, and may belong to a removed backend, until the search for stale flows finds it.",
-                [vec![
-                    of(family),
-                    MatchOnly { unset: Flag::StatusConfirmed, set: Flag::StatusDnat },
-                    Goto(names.learn),
-                ]],
+                |family| {
+                    let is_first = MatchOnly { unset: Flag::StatusConfirmed, set: Flag::StatusDnat };
+                    vec![of(family), is_first, Goto(named!(family, "learn"))]
+                },
             ),
-            Self::ExternalPostrouting => {
-                rule("Only what was translated.", [vec![of(family), dnat(), Goto(names.masquerade_external)]])
+            Self::ExternalPostrouting => for_each("Only what was translated.", |family| {
+                vec![of(family), dnat(), Goto(named!(family, "masquerade-external"))]
+            }),
+            Self::EgressPostrouting => for_each("All that leaves, translated or not.", |family| {
+                vec![of(family), Goto(named!(family, "masquerade-egress"))]
+            }),
+            Self::InterfacesPrerouting => {
+                for_each("Services answer only at some interfaces, and this is none of them.", |family| {
+                    let answering = Set::new(SetKind::ServiceInterfaces, family);
+                    vec![
+                        of(family),
+                        new(),
+                        MatchSet(vec![Field::InputInterface], IsNot, answering),
+                        Goto(named!(family, "interfaces")),
+                    ]
+                })
             }
-            Self::EgressPostrouting => {
-                rule("All that leaves, translated or not.", [vec![of(family), Goto(names.masquerade_egress)]])
-            }
-            Self::InterfacesPrerouting => rule(
-                "Services answer only at some interfaces, and this is none of them.",
-                [vec![
-                    of(family),
-                    new(),
-                    MatchSet(
-                        vec![Field::InputInterface],
-                        IsNot,
-                        Set::new(SetKind::ServiceInterfaces, family),
-                    ),
-                    Goto(names.interfaces),
-                ]],
-            ),
-        }
+        };
+        rules.into()
     }
 }
 

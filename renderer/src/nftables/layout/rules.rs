@@ -17,6 +17,17 @@ use super::{
     },
 };
 
+/// The name of a chain that exists once per family.
+macro_rules! named {
+    ($family:expr, $stem:literal) => {
+        match $family {
+            Family::V4 => concat!($stem, "-v4"),
+            Family::V6 => concat!($stem, "-v6"),
+        }
+    };
+}
+pub(super) use named;
+
 /// A chain that is always there.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
@@ -70,7 +81,6 @@ fn of_family(family: Family) -> Vec<Chain> {
 
 /// Choosing a backend, or refusing what has none.
 fn choose(family: Family) -> Vec<Chain> {
-    let names = names(family);
     let [frontend, node_port] = [false, true].map(|node_port| frontend(family, node_port));
     let daddr = vec![Field::Daddr(family)];
     let pick = |key: &Key| goto_numbered(family, key, SetKind::Services, SetKind::PickChains);
@@ -91,11 +101,11 @@ fn choose(family: Family) -> Vec<Chain> {
             "Routes lead to the backends; else its cluster IP would be dropped as unknown.",
             [vec![is_in(family, &frontend, SetKind::RoutedFrontends), Accept]],
         ),
-        to_node_ports(family, "Perhaps it is a node port.", &daddr, names.check_node_ports),
+        to_node_ports(family, "Perhaps it is a node port.", &daddr, named!(family, "check-node-ports")),
     ];
     vec![
         plain(
-            names.services,
+            named!(family, "services"),
             "Picks the backend of a new connection; reached from nat prerouting and output.",
             vec![
                 rule(
@@ -107,27 +117,26 @@ fn choose(family: Family) -> Vec<Chain> {
                     family,
                     "No service has the address itself: perhaps it is a node port.",
                     &daddr,
-                    names.node_ports,
+                    named!(family, "node-ports"),
                 ),
             ],
         ),
         plain(
-            names.node_ports,
+            named!(family, "node-ports"),
             "The same for node ports.",
             vec![rule("One element serves all addresses of the node.", [pick(&node_port)])],
         ),
         plain(
-            names.check,
+            named!(family, "check"),
             "Refuses what no backend can serve; reached from input, forward and output, by what was not translated.",
             refused(&frontend).into_iter().chain(left).collect(),
         ),
-        plain(names.check_node_ports, "The same for node ports.", refused(&node_port).into()),
+        plain(named!(family, "check-node-ports"), "The same for node ports.", refused(&node_port).into()),
     ]
 }
 
 /// Hiding the source from the backend, or from what is outside the cluster.
 fn masquerade(family: Family) -> Vec<Chain> {
-    let names = names(family);
     let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
     let (daddr, saddr) = (vec![Field::Daddr(family)], vec![Field::Saddr(family)]);
     let (original_daddr, interface) = (vec![Field::OriginalDaddr(family)], vec![Field::InputInterface]);
@@ -142,7 +151,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
     let both_ends = vec![Field::Saddr(family), Field::Daddr(family)];
     vec![
         plain(
-            names.masquerade,
+            named!(family, "masquerade"),
             "Decides by the connection's first destination whether its source must be hidden from the backend.",
             vec![
                 rule(
@@ -161,7 +170,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
             ],
         ),
         plain(
-            names.masquerade_external,
+            named!(family, "masquerade-external"),
             "The same for what was sent to an address that is no cluster IP.",
             vec![
                 always(&frontend),
@@ -169,13 +178,13 @@ fn masquerade(family: Family) -> Vec<Chain> {
                     family,
                     "Perhaps it was a node port.",
                     &original_daddr,
-                    names.masquerade_node_ports,
+                    named!(family, "masquerade-node-ports"),
                 ),
                 local("With policy Local clients keep their address, except this node itself.", &frontend),
             ],
         ),
         plain(
-            names.masquerade_node_ports,
+            named!(family, "masquerade-node-ports"),
             "The same for an address of the node: for node ports, and for external addresses that the node has.",
             vec![
                 always(&node_port),
@@ -184,7 +193,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
             ],
         ),
         plain(
-            names.masquerade_egress,
+            named!(family, "masquerade-egress"),
             "Masquerades what pods of this node send out of the cluster, after destinations are translated.",
             vec![
                 rule(
@@ -210,7 +219,6 @@ fn masquerade(family: Family) -> Vec<Chain> {
 
 /// Dropping what may not reach a service, before destinations are translated.
 fn guard(family: Family) -> Vec<Chain> {
-    let names = names(family);
     let [frontend, node_port] = [false, true].map(|node_port| frontend(family, node_port));
     let daddr = vec![Field::Daddr(family)];
     let closed = |reason, key: &Key, kind| rule(reason, [vec![is_in(family, key, kind), Drop]]);
@@ -223,17 +231,22 @@ fn guard(family: Family) -> Vec<Chain> {
     };
     vec![
         plain(
-            names.interfaces,
+            named!(family, "interfaces"),
             "Drops what is for a service, at interfaces where services do not answer; before destinations are translated.",
             vec![
                 closed("A cluster IP, on any port.", &daddr, SetKind::ClusterIps),
                 closed("An external address with policy Cluster.", &frontend, SetKind::MasqueradeAlways),
                 closed("An external address with policy Local.", &frontend, SetKind::MasqueradeLocal),
-                to_node_ports(family, "Perhaps it is a node port.", &daddr, names.interfaces_node_ports),
+                to_node_ports(
+                    family,
+                    "Perhaps it is a node port.",
+                    &daddr,
+                    named!(family, "interfaces-node-ports"),
+                ),
             ],
         ),
         plain(
-            names.interfaces_node_ports,
+            named!(family, "interfaces-node-ports"),
             "The same for node ports.",
             vec![
                 closed("With policy Cluster.", &node_port, SetKind::MasqueradeAlways),
@@ -241,7 +254,7 @@ fn guard(family: Family) -> Vec<Chain> {
             ],
         ),
         plain(
-            names.firewall,
+            named!(family, "firewall"),
             "Lets only the sources of its ranges reach a frontend that has any; before destinations are translated. The protocol \
              in the key of an interval set is conntrack's: for meta l4proto nft up to 1.0.6 adds a conversion of its one byte \
              that hardened kernels refuse.",
@@ -258,7 +271,6 @@ fn guard(family: Family) -> Vec<Chain> {
 
 /// Remembering which backend a client got.
 fn learn(family: Family) -> Vec<Chain> {
-    let names = names(family);
     let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
     let remember = |reason, key: &Key| {
         let then = goto_numbered(family, key, SetKind::Sticky, SetKind::LearnChains);
@@ -268,15 +280,15 @@ fn learn(family: Family) -> Vec<Chain> {
     let original_daddr = vec![Field::OriginalDaddr(family)];
     vec![
         plain(
-            names.learn,
+            named!(family, "learn"),
             "Remembers which backend a client got; after destinations are translated.",
             vec![
                 remember("The number of the frontend leads to a chain with its timeout.", &frontend),
-                to_node_ports(family, was_node_port, &original_daddr, names.learn_node_ports),
+                to_node_ports(family, was_node_port, &original_daddr, named!(family, "learn-node-ports")),
             ],
         ),
         plain(
-            names.learn_node_ports,
+            named!(family, "learn-node-ports"),
             "The same for node ports.",
             vec![remember("One element serves all addresses of the node.", &node_port)],
         ),
@@ -307,144 +319,77 @@ fn to_node_ports(family: Family, reason: &'static str, key: &Key, chain: &'stati
     rule(reason, [vec![is_in(family, key, SetKind::NodeIps), Goto(chain)]])
 }
 
-/// The reason for a rule after the one for IPv4.
-const SAME: &str = "The same for IPv6.";
+/// A rule for each family.
+pub(super) fn for_each(reason: &'static str, statements: impl Fn(Family) -> Vec<Statement>) -> [Rule; 2] {
+    let reason = |family| if family == Family::V4 { reason } else { "The same for IPv6." };
+    Family::ALL.map(|family| rule(reason(family), [statements(family)]))
+}
 
 fn of_both_families() -> [Chain; 7] {
-    let to = |kind, family, then| vec![is_in(family, &vec![Field::Daddr(family)], kind), then];
-    let [v4, v6] = Family::ALL.map(names);
-    let by_family = |reason: [&'static str; 2], matches: &[Statement], then: [Statement; 2]| {
-        let rules = Family::ALL.into_iter().zip(reason).zip(then);
-        let rules = rules
-            .map(|((family, reason), then)| rule(reason, [vec![of(family)], matches.to_vec(), vec![then]]));
-        rules.collect::<Vec<_>>()
-    };
-    let dispatch = || {
+    let base = |name, comment, hook, rules| Chain { name, comment, hook: Some(hook), rules };
+    let new_connections = || {
         let reason = "The first packet of a connection; conntrack repeats the decision for all others.";
-        by_family([reason, SAME], &[], [Goto(v4.services), Goto(v6.services)])
+        for_each(reason, |family| vec![of(family), Goto(named!(family, "services"))]).into()
     };
     let translated =
         || rule("It has a backend: most packets of services pass after this rule.", [vec![dnat(), Accept]]);
-    let checked = |then| by_family(["It may be for a service that nobody serves.", SAME], &[new()], then);
+    let checked = |then: fn(&'static str) -> Statement| {
+        let reason = "It may be for a service that nobody serves.";
+        for_each(reason, |family| vec![of(family), new(), then(named!(family, "check"))])
+    };
     let checked_first = || {
         let unknown = rule(
             "It may be for no service at all. Packets to this node itself are not asked: it knows its ports.",
             [vec![new(), Goto("unknown-port")]],
         );
-        let checks = checked([Jump(v4.check), Jump(v6.check)]);
-        [translated()].into_iter().chain(checks).chain([unknown]).collect()
+        [translated()].into_iter().chain(checked(Jump)).chain([unknown]).collect()
     };
+    let to = |family, kind| is_in(family, &vec![Field::Daddr(family)], kind);
+    let unknown_port = [
+        for_each("The service has no such port.", |family| {
+            vec![to(family, SetKind::ClusterIps), Goto("reject-now")]
+        }),
+        for_each(
+            "No service has the address: without the drop packets would leave by the default route, and come back.",
+            |family| vec![to(family, SetKind::ServiceCidrs), Drop],
+        ),
+    ];
+    let masquerade = for_each("Only what was translated.", |family| {
+        vec![of(family), dnat(), Goto(named!(family, "masquerade"))]
+    });
     [
-        Chain {
-            name: "unknown-port",
-            comment: "Refuses what is for no service, though its address is a service's or could be one's.",
-            hook: None,
-            rules: vec![
-                rule(
-                    "The service has no such port.",
-                    [to(SetKind::ClusterIps, Family::V4, Goto("reject-now"))],
-                ),
-                rule(SAME, [to(SetKind::ClusterIps, Family::V6, Goto("reject-now"))]),
-                rule(
-                    "No service has the address: without the drop packets would leave by the default route, and come back.",
-                    [to(SetKind::ServiceCidrs, Family::V4, Drop)],
-                ),
-                rule(SAME, [to(SetKind::ServiceCidrs, Family::V6, Drop)]),
-            ],
-        },
-        Chain {
-            name: "nat-prerouting",
-            comment: "New connections that come in.",
-            hook: Some(Hook::nat(PREROUTING, PRIORITY_DSTNAT)),
-            rules: dispatch(),
-        },
-        Chain {
-            name: "nat-output",
-            comment: "New connections of the node itself.",
-            hook: Some(Hook::nat(OUTPUT, PRIORITY_DSTNAT)),
-            rules: dispatch(),
-        },
-        Chain {
-            name: "nat-postrouting",
-            comment: "New connections that leave for their backends.",
-            hook: Some(Hook::nat(POSTROUTING, PRIORITY_SRCNAT)),
-            rules: by_family(
-                ["Only what was translated.", SAME],
-                &[dnat()],
-                [Goto(v4.masquerade), Goto(v6.masquerade)],
-            ),
-        },
-        Chain {
-            name: "filter-input",
-            comment: "Packets to this node.",
-            hook: Some(Hook::filter(INPUT)),
-            rules: [translated()].into_iter().chain(checked([Goto(v4.check), Goto(v6.check)])).collect(),
-        },
-        Chain {
-            name: "filter-forward",
-            comment: "Packets to others.",
-            hook: Some(Hook::filter(FORWARD)),
-            rules: checked_first(),
-        },
-        Chain {
-            name: "filter-output",
-            comment: "Packets of this node.",
-            hook: Some(Hook::filter(OUTPUT)),
-            rules: checked_first(),
-        },
+        plain(
+            "unknown-port",
+            "Refuses what is for no service, though its address is a service's or could be one's.",
+            unknown_port.concat(),
+        ),
+        base(
+            "nat-prerouting",
+            "New connections that come in.",
+            Hook::nat(PREROUTING, PRIORITY_DSTNAT),
+            new_connections(),
+        ),
+        base(
+            "nat-output",
+            "New connections of the node itself.",
+            Hook::nat(OUTPUT, PRIORITY_DSTNAT),
+            new_connections(),
+        ),
+        base(
+            "nat-postrouting",
+            "New connections that leave for their backends.",
+            Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
+            masquerade.into(),
+        ),
+        base(
+            "filter-input",
+            "Packets to this node.",
+            Hook::filter(INPUT),
+            [translated()].into_iter().chain(checked(Goto)).collect(),
+        ),
+        base("filter-forward", "Packets to others.", Hook::filter(FORWARD), checked_first()),
+        base("filter-output", "Packets of this node.", Hook::filter(OUTPUT), checked_first()),
     ]
-}
-
-/// The names of the chains that exist once per family.
-pub(super) struct ChainNames {
-    services: &'static str,
-    node_ports: &'static str,
-    check: &'static str,
-    check_node_ports: &'static str,
-    masquerade: &'static str,
-    pub(super) masquerade_external: &'static str,
-    masquerade_node_ports: &'static str,
-    pub(super) masquerade_egress: &'static str,
-    pub(super) interfaces: &'static str,
-    interfaces_node_ports: &'static str,
-    pub(super) firewall: &'static str,
-    pub(super) learn: &'static str,
-    learn_node_ports: &'static str,
-}
-
-pub(super) const fn names(family: Family) -> ChainNames {
-    match family {
-        Family::V4 => ChainNames {
-            services: "services-v4",
-            node_ports: "node-ports-v4",
-            check: "check-v4",
-            check_node_ports: "check-node-ports-v4",
-            masquerade: "masquerade-v4",
-            masquerade_external: "masquerade-external-v4",
-            masquerade_node_ports: "masquerade-node-ports-v4",
-            masquerade_egress: "masquerade-egress-v4",
-            interfaces: "interfaces-v4",
-            interfaces_node_ports: "interfaces-node-ports-v4",
-            firewall: "firewall-v4",
-            learn: "learn-v4",
-            learn_node_ports: "learn-node-ports-v4",
-        },
-        Family::V6 => ChainNames {
-            services: "services-v6",
-            node_ports: "node-ports-v6",
-            check: "check-v6",
-            check_node_ports: "check-node-ports-v6",
-            masquerade: "masquerade-v6",
-            masquerade_external: "masquerade-external-v6",
-            masquerade_node_ports: "masquerade-node-ports-v6",
-            masquerade_egress: "masquerade-egress-v6",
-            interfaces: "interfaces-v6",
-            interfaces_node_ports: "interfaces-node-ports-v6",
-            firewall: "firewall-v6",
-            learn: "learn-v6",
-            learn_node_ports: "learn-node-ports-v6",
-        },
-    }
 }
 
 /// Matches packets of this family.
