@@ -1,6 +1,6 @@
 //! Probes and metrics.
 
-use std::{fmt, time::Instant};
+use std::{fmt, sync::Arc, time::Instant};
 
 use axum::{
     Json,
@@ -39,14 +39,10 @@ fn not_ready(renderers: &[RendererView]) -> String {
     waiting.map(reason).collect::<Vec<_>>().join("; ")
 }
 
-/// While the node does not answer, the sizes are the previous ones; the rest is current.
+/// While the node does not answer, its gauges are the previous ones; the rest is current.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    if let (Ok(status), Ok(sizes)) = (api.ask(Core::status).await, api.ask(Core::sizes).await) {
-        api.metrics.sizes.set(&status, &sizes);
-    }
-    if let Ok(renderers) = api.ask(|core| core.renderers(Instant::now())).await {
-        api.metrics.renderers.set(&renderers);
-    }
+    let metrics = Arc::clone(&api.metrics);
+    let _ = api.ask(move |core| metrics.set_state(core, Instant::now())).await;
     if api.metrics.services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(api.metrics.services.bound())).await
     {

@@ -7,11 +7,15 @@ mod renderers;
 mod services;
 mod sizes;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
-use crate::node::{MetricSink, message::Metric};
+use crate::node::{Core, MetricSink, message::Metric};
 
 pub use controller::ControllerMetrics;
 pub use events::EventMetrics;
@@ -61,6 +65,12 @@ impl Metrics {
         metrics.renderers.introduce_gauges(&renderer);
         metrics.services.set(&[("shop/web".to_owned(), 0, 0)]);
         metrics
+    }
+
+    /// Sets the gauges that are functions of the node's state.
+    pub fn set_state(&self, core: &Core, now: Instant) {
+        self.sizes.set(&core.status(), &core.sizes());
+        self.renderers.set(&core.renderers(now));
     }
 
     /// Everything in the text form of `OpenMetrics`.

@@ -42,7 +42,7 @@ use super::{
 use crate::health::{HealthUpdate, ProxyHealth};
 use carriers::CarrierReassignment;
 use deletion_guard::{DeletionDecision, DeletionGuard};
-use history::{EventRange, History, NewRecord, Timestamps};
+use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
@@ -398,12 +398,16 @@ impl Core {
         self.quarantine.update_services(&changes.services, self.now);
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
-        if !renderers.is_empty() {
+        let has_work = !renderers.is_empty();
+        self.record(kind, description, Some(&changes), renderers, at);
+        if has_work {
             self.renderers.add_changes(&changes, EventRange::one(event, at));
             self.dispatch();
+        } else {
+            self.renderers.skip_to(self.store.revision);
         }
         self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
-        self.record(kind, description, Some(&changes), renderers, at)
+        event
     }
 
     /// The renderers with work for these changes.
@@ -471,11 +475,11 @@ impl Core {
         let was_ready = self.is_ready();
         if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
             self.reassign_carriers(&report);
-            let RendererReport { renderer, events, outcome } = &report;
+            let RendererReport { renderer, events, outcome, is_update } = &report;
             if let Outcome::Applied { report, .. } = outcome {
                 self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
             }
-            self.history.set_outcome(*events, renderer, outcome);
+            self.history.set_outcome(*events, renderer, outcome, *is_update);
             let finished = self.pods.on_report(&report);
             self.finish_pods(finished);
         }
@@ -529,15 +533,15 @@ impl Core {
         }
         warn!(%renderer, what, "others changed the dataplane; undoing it");
         let description = format!("dataplane of renderer {renderer}: {what}");
-        self.record("foreign-change", description, None, vec![Arc::clone(renderer)], at);
+        self.record(FOREIGN_CHANGE, description, None, vec![Arc::clone(renderer)], at);
         self.dispatch();
     }
 
     fn on_verified(&mut self, report: VerifierReport) {
         let renderer = Arc::clone(&report.renderer);
-        let settled_at = self.renderers.settled_at(&renderer);
+        let settled_after = self.renderers.settled_after(&renderer);
         let rejected = self.renderers.rejected(&renderer);
-        match self.verifications.on_report(report, settled_at, rejected, self.now) {
+        match self.verifications.on_report(report, settled_after, rejected, self.now) {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
             Some(Ok(Verified { drift, had_drift })) => {
@@ -597,8 +601,8 @@ impl Core {
     /// Starts the verifications that are due.
     fn verify_due(&mut self) {
         let Self { verifications, renderers, store, .. } = self;
-        let settled_at = |name: &str| renderers.settled_at(name).filter(|_| store.is_synced);
-        let due = verifications.take_due(self.now.instant, settled_at);
+        let settled_after = |name: &str| renderers.settled_after(name).filter(|_| store.is_synced);
+        let due = verifications.take_due(self.now.instant, settled_after);
         if due.is_empty() {
             return;
         }
@@ -629,6 +633,11 @@ impl Core {
         let added = Event::AddPod { pod: pod.clone(), interface: interface.clone() };
         let (event, renderers) = self.apply_pod_event("pod-added", description, added);
         let Some((limit, request)) = wait else { return };
+        let (event, renderers) = match self.pods.of_interface(&interface) {
+            // Its renderers have not all applied it.
+            Some(first) if renderers.is_empty() => (first.event, first.renderers.clone()),
+            _ => (event, renderers),
+        };
         if renderers.is_empty() {
             self.answer(request, Ok(true));
         } else {
@@ -642,8 +651,9 @@ impl Core {
         for (PodAddition { pod, interface, before, request, .. }, answer) in finished {
             if let Err(cause) = &answer {
                 warn!(%pod, %cause, "the addition of a pod is taken back");
-                // It may have been attached to another interface, or detached, meanwhile.
-                if self.processor.attached().get(&pod) == Some(&interface) {
+                // It may have been attached to another interface, or detached, meanwhile; or somebody else waits for the same.
+                let is_awaited = self.pods.of_interface(&interface).is_some_and(|other| other.pod == pod);
+                if self.processor.attached().get(&pod) == Some(&interface) && !is_awaited {
                     let reverted = match before {
                         Some(interface) => Event::AddPod { pod: pod.clone(), interface },
                         None => Event::RevertAddPod(pod.clone()),

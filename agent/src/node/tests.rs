@@ -162,10 +162,13 @@ async fn irrelevant_change_does_not_reach_renderers() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
     harness.say(batch(8, vec![put(service("web", 1))])).await;
     harness.say(snapshot(9, vec![service("web", 1), slice("web", 1)])).await;
     let records = harness.history(|records| records.len() == 3).await;
     assert!(records[1..].iter().all(|record| record.renderers.is_empty() && record.changed == 0));
+    let view = harness.renderer("test", |_| true).await;
+    assert_eq!((view.state, view.applied_revision), ("idle", 9), "its dataplane has all of that revision");
     harness.say(batch(10, vec![put(slice("web", 3))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
 }

@@ -18,6 +18,9 @@ pub use query::HistoryQuery;
 pub(super) use record::milliseconds;
 pub use record::{Outcome, Record};
 
+/// The kind of an event that another process has caused in a dataplane.
+pub(super) const FOREIGN_CHANGE: &str = "foreign-change";
+
 /// How many names of changed services a record holds.
 const NAMES: usize = 20;
 
@@ -143,11 +146,23 @@ impl History {
         }
     }
 
-    /// Records the outcome of these events in a renderer, where it had work.
-    pub(super) fn set_outcome(&mut self, events: EventRange, renderer: &str, outcome: &Outcome) {
+    /// Records the outcome of these events in a renderer, where it had work. An update undoes no foreign change, and what is
+    /// applied stays so.
+    pub(super) fn set_outcome(
+        &mut self,
+        events: EventRange,
+        renderer: &str,
+        outcome: &Outcome,
+        is_update: bool,
+    ) {
         let start = self.records.partition_point(|record| record.seq_num < events.first);
         for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= events.last) {
-            if let Some(entry) = record.renderers.get_mut(renderer) {
+            if is_update && record.kind == FOREIGN_CHANGE {
+                continue;
+            }
+            if let Some(entry) = record.renderers.get_mut(renderer)
+                && !matches!(entry, Outcome::Applied { .. })
+            {
                 self.bytes = self.bytes + outcome.size() - entry.size();
                 entry.clone_from(outcome);
             }

@@ -32,6 +32,11 @@ impl PodAdditions {
         self.0.push(addition);
     }
 
+    /// The last one of this interface: whoever asks for the same again waits for the same.
+    pub(super) fn of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
+        self.0.iter().rfind(|addition| addition.interface == *interface)
+    }
+
     /// The earliest deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.iter().map(|addition| addition.deadline).min()
@@ -39,35 +44,51 @@ impl PodAdditions {
 
     /// Handles a renderer's report. Returns the additions that are done or have failed.
     pub(super) fn on_report(&mut self, report: &RendererReport) -> Vec<(PodAddition, Answer)> {
-        let RendererReport { renderer, events, outcome } = report;
-        let mut finished = Vec::new();
-        for mut addition in std::mem::take(&mut self.0) {
+        let RendererReport { renderer, events, outcome, .. } = report;
+        self.finish(|addition| {
             let is_covered = (events.first..=events.last).contains(&addition.event);
-            match outcome {
-                Outcome::Failed { error, .. } if is_covered && addition.renderers.contains(renderer) => {
-                    let (renderer, error) = (Arc::clone(renderer), error.clone());
-                    finished.push((addition, Err(PodNotAdded::Failed { renderer, error })));
-                    continue;
-                }
-                Outcome::Applied { .. } if is_covered => drop(addition.renderers.remove(renderer)),
-                _ => {}
+            if !is_covered || !addition.renderers.contains(renderer) {
+                return None;
             }
-            if addition.renderers.is_empty() {
-                finished.push((addition, Ok(true)));
-            } else {
-                self.0.push(addition);
+            if let Outcome::Failed { error, .. } = outcome {
+                return Some(Err(PodNotAdded::Failed {
+                    renderer: Arc::clone(renderer),
+                    error: error.clone(),
+                }));
             }
-        }
-        finished
+            addition.renderers.remove(renderer);
+            addition.renderers.is_empty().then_some(Ok(true))
+        })
     }
 
     /// Removes those that are past their deadline.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, Answer)> {
-        let late = self.0.extract_if(.., |addition| addition.deadline <= now);
-        let with_cause = |addition: PodAddition| {
+        self.finish(|addition| {
             let renderer = addition.renderers.first().map(Arc::clone).unwrap_or_default();
-            (addition, Err(PodNotAdded::TooLate { renderer }))
-        };
-        late.map(with_cause).collect()
+            (addition.deadline <= now).then_some(Err(PodNotAdded::TooLate { renderer }))
+        })
+    }
+
+    /// Removes those with an answer. A failed one leaves what it would be reverted to to the next one of its pod.
+    fn finish(
+        &mut self,
+        mut answer: impl FnMut(&mut PodAddition) -> Option<Answer>,
+    ) -> Vec<(PodAddition, Answer)> {
+        let (mut finished, mut position) = (Vec::new(), 0);
+        while let Some(addition) = self.0.get_mut(position) {
+            let Some(answer) = answer(addition) else {
+                position += 1;
+                continue;
+            };
+            let addition = self.0.remove(position);
+            let next = self.0[position..].iter_mut().find(|next| next.pod == addition.pod);
+            if answer.is_err()
+                && let Some(next) = next.filter(|next| next.before.as_ref() == Some(&addition.interface))
+            {
+                next.before.clone_from(&addition.before);
+            }
+            finished.push((addition, answer));
+        }
+        finished
     }
 }

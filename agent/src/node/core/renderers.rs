@@ -41,6 +41,8 @@ pub(super) struct RendererReport {
     pub(super) renderer: Arc<str>,
     pub(super) events: EventRange,
     pub(super) outcome: Outcome,
+    /// Whether the work was an update.
+    pub(super) is_update: bool,
 }
 
 impl Renderers {
@@ -57,6 +59,13 @@ impl Renderers {
     pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: EventRange) {
         for renderer in &mut self.all {
             renderer.add_changes(changes, event);
+        }
+    }
+
+    /// Takes note that the changes up to this revision of the store concern no renderer.
+    pub(super) fn skip_to(&mut self, revision: i64) {
+        for renderer in &mut self.all {
+            renderer.skip_to(revision);
         }
     }
 
@@ -106,6 +115,7 @@ impl Renderers {
         let renderer = self.find_mut(&name)?;
         renderer.is_watched = is_watched;
         let Busy { work, events, revision, repaired, .. } = renderer.busy.take()?;
+        let is_update = matches!(work, Work::Update(_));
         let duration_ms = milliseconds(duration);
         let outcome = match result {
             Ok(report) => {
@@ -144,12 +154,13 @@ impl Renderers {
                 Outcome::Failed { at: now.time, error, duration_ms }
             }
         };
-        Some(RendererReport { renderer: name, events, outcome })
+        Some(RendererReport { renderer: name, events, outcome, is_update })
     }
 
-    /// Handles the loss of a renderer's state. Its current work fails by itself.
+    /// Handles the loss of a renderer's state. Its current work fails by itself, and its first snapshot comes in any case.
     pub(super) fn on_lost(&mut self, name: &str, error: String, now: Now) {
-        if let Some(renderer) = self.find_mut(name).filter(|renderer| renderer.busy.is_none()) {
+        let is_lost = |renderer: &&mut RendererSchedule| renderer.busy.is_none() && renderer.is_ready;
+        if let Some(renderer) = self.find_mut(name).filter(is_lost) {
             failed(renderer, error, now);
         }
     }
@@ -171,9 +182,9 @@ impl Renderers {
         self.all.iter().all(|renderer| renderer.is_ready)
     }
 
-    /// The applied revision of a renderer that has applied everything and is idle; none of others.
-    pub(super) fn settled_at(&self, name: &str) -> Option<i64> {
-        self.find(name).filter(|renderer| renderer.is_settled()).map(|renderer| renderer.applied_revision)
+    /// After how many calls a renderer has applied everything and is idle; none if it has not.
+    pub(super) fn settled_after(&self, name: &str) -> Option<u64> {
+        self.find(name).filter(|renderer| renderer.is_settled()).map(|renderer| renderer.calls)
     }
 
     /// The services that a renderer has left out.
@@ -232,6 +243,7 @@ fn succeeded(renderer: &mut RendererSchedule, revision: i64, last: LastReport) {
     }
     renderer.is_ready = true;
     renderer.applied_revision = revision;
+    renderer.calls += 1;
     renderer.last_report = Some(last);
 }
 

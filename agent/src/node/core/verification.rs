@@ -69,8 +69,8 @@ pub(super) struct Verifications {
 struct RendererVerification {
     renderer: Arc<str>,
     is_busy: bool,
-    /// The renderer's applied revision when the last reading began.
-    read_at: i64,
+    /// After how many calls of the renderer the last reading began.
+    read_after: u64,
     next: Instant,
     confirmation: Confirmation,
     view: VerificationView,
@@ -83,7 +83,7 @@ impl Verifications {
         let new = |renderer| RendererVerification {
             renderer,
             is_busy: false,
-            read_at: 0,
+            read_after: 0,
             next: now + interval,
             confirmation: Confirmation::default(),
             view: VerificationView::default(),
@@ -96,32 +96,32 @@ impl Verifications {
         self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
     }
 
-    /// The renderers to be read now. `settled_at` returns the applied revision of one that has applied everything. Others wait:
-    /// changes that are not applied yet would look like deviations.
+    /// The renderers to be read now. `settled_after` returns after how many calls one has applied everything. Others wait: changes
+    /// that are not applied yet would look like deviations.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
-        settled_at: impl Fn(&str) -> Option<i64>,
+        settled_after: impl Fn(&str) -> Option<u64>,
     ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
             state.next = now + PAUSE;
-            let settled_at = settled_at(&state.renderer);
-            state.is_busy = settled_at.is_some();
-            if let Some(revision) = settled_at {
-                state.read_at = revision;
+            let settled_after = settled_after(&state.renderer);
+            state.is_busy = settled_after.is_some();
+            if let Some(calls) = settled_after {
+                state.read_after = calls;
                 due.push(Arc::clone(&state.renderer));
             }
         }
         due
     }
 
-    /// Handles the result of a reading, which is discarded unless the renderer has applied everything (`settled_at`). Services that it has rejected
-    /// are not expected in the kernel. None if another reading is needed, an error if the kernel could not be read.
+    /// Handles the result of a reading, which is discarded unless the renderer has applied everything (`settled_after`). Services
+    /// that it has rejected are not expected in the kernel. None if another reading is needed, an error if the kernel could not be read.
     pub(super) fn on_report(
         &mut self,
         report: VerifierReport,
-        settled_at: Option<i64>,
+        settled_after: Option<u64>,
         rejected: &[Rejected],
         now: Now,
     ) -> Option<Result<Verified, String>> {
@@ -129,7 +129,7 @@ impl Verifications {
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + PAUSE;
-        let amid_changes = settled_at? != state.read_at;
+        let amid_changes = settled_after? != state.read_after;
         let view = &mut state.view;
         let found = match report.result {
             Err(error) => Err(error),

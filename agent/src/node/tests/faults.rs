@@ -1,15 +1,25 @@
 //! Renderers with seeded faults end in the same state as those without.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use contiv_renderer::{Renderer, dry_run::DryRun};
 use contiv_renderer_testing::{FaultRates, FaultSwitch, Faulty};
 use contiv_store::Change;
+use jiff::Timestamp;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::sync::oneshot;
 
 use super::{Harness, Request, batch, delete, put, service, slice, snapshot};
-use crate::node::RendererSpec;
+use crate::{
+    node::{
+        Core, CoreConfig, Input, RendererSpec, VerificationConfig,
+        message::{Now, Output},
+    },
+    test_support::core_config,
+};
 
 const RATES: FaultRates = FaultRates {
     error: 0.15,
@@ -75,4 +85,17 @@ async fn renderer_with_faults_ends_in_state_of_one_without() {
     for run in runs {
         run.await.unwrap();
     }
+}
+
+#[test]
+fn renderer_lost_before_the_first_snapshot_gets_no_work() {
+    let start = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.5 };
+    let config = core_config(VerificationConfig::default(), None);
+    let mut core = Core::new(CoreConfig { renderers: vec!["test".into()], ..config }, start);
+    let mut out = Vec::new();
+    core.handle(Input::RendererLost("test".into(), "panicked".to_owned()), start, &mut out);
+    let later = Now { instant: start.instant + Duration::from_secs(9), ..start };
+    core.handle(Input::Timer, later, &mut out);
+    let is_work = |output: &Output| matches!(output, Output::Render(..));
+    assert!(!out.iter().any(is_work), "an empty state would go to the kernel: {out:?}");
 }

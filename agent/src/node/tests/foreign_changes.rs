@@ -66,6 +66,32 @@ async fn store_changes_are_applied_while_repairs_wait() {
 }
 
 #[tokio::test]
+async fn outcome_of_foreign_change_is_that_of_its_repair() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    renderer.set(Mode::Hang);
+    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    renderer.call().await;
+    harness.say(batch(9, vec![put(slice("web", 3))])).await;
+    harness.history(|records| records.len() == 3).await;
+    renderer.others_do("deleted something");
+    harness.history(|records| records.len() == 4).await;
+    harness.say(batch(10, vec![put(slice("web", 4))])).await;
+    harness.history(|records| records.len() == 5).await;
+    renderer.set(Mode::Work);
+    assert_eq!(renderer.call().await, Call::Heal);
+    assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
+    let records = harness.history(is_applied).await;
+    let with = |record: &Record| match record.renderers["test"] {
+        Outcome::Applied { with, .. } => with,
+        _ => 0,
+    };
+    assert_eq!(records[2..].iter().map(with).collect::<Vec<_>>(), [3, 4, 3]);
+}
+
+#[tokio::test]
 async fn failed_repair_is_followed_by_a_resync() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);

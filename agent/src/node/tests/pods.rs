@@ -97,6 +97,40 @@ async fn addition_that_takes_too_long_is_reverted() {
 }
 
 #[tokio::test]
+async fn addition_repeated_while_it_waits_gets_the_same_answer() {
+    let (harness, mut renderer) = started().await;
+    renderer.set(Mode::Hang);
+    let first = add(&harness, "veth1", Duration::from_secs(2)).await;
+    renderer.call().await;
+    let mut again = add(&harness, "veth1", LONG).await;
+    harness.history(|records| records.len() == 3).await;
+    assert!(again.try_recv().is_err(), "one has not applied it yet");
+    assert!(matches!(first.await.unwrap(), Err(PodNotAdded::TooLate { .. })));
+    assert_eq!(attached(&harness).await.len(), 1, "the second caller still waits for it");
+    renderer.set(Mode::Work);
+    assert_eq!(again.await.unwrap(), Ok(true));
+    assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
+}
+
+#[tokio::test]
+async fn additions_of_one_pod_that_fail_together_are_reverted() {
+    let (harness, mut renderer) = started().await;
+    assert_eq!(add(&harness, "veth0", LONG).await.await.unwrap(), Ok(true));
+    renderer.call().await;
+    renderer.set(Mode::Hang);
+    let first = add(&harness, "veth1", Duration::from_secs(2)).await;
+    renderer.call().await;
+    let second = add(&harness, "veth2", LONG).await;
+    assert!(first.await.unwrap().is_err());
+    assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth2"))]));
+    renderer.set(Mode::Fail);
+    assert!(second.await.unwrap().is_err());
+    let before = BTreeMap::from([(pod(), InterfaceName::new("veth0"))]);
+    assert_eq!(attached(&harness).await, before, "the last that a caller was promised");
+    renderer.set(Mode::Work);
+}
+
+#[tokio::test]
 async fn addition_before_first_list_cannot_wait_but_is_kept() {
     let harness = Harness::start(vec![], vec![]);
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::NotReady));

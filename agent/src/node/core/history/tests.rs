@@ -135,7 +135,7 @@ fn oldest_events_go_when_too_large_newest_stays() {
     // What renderers say counts too.
     let outcome = Outcome::Failed { at: at(110), error: "x".repeat(9_000), duration_ms: 1.0 };
     history.push(of_size(10));
-    history.set_outcome(range(22, 23), "a", &outcome);
+    history.set_outcome(range(22, 23), "a", &outcome, true);
     assert_eq!(numbers(&history, HistoryQuery::default()), [23]);
     let left: usize = history.records.iter().map(Record::size).sum();
     assert_eq!(history.bytes, left, "the size is right");
@@ -145,8 +145,8 @@ fn oldest_events_go_when_too_large_newest_stays() {
 fn outcome_goes_to_covered_events_with_work() {
     let mut history = history(100);
     let outcome = Outcome::Failed { at: at(110), error: "no".to_owned(), duration_ms: 1.0 };
-    history.set_outcome(range(4, 5), "a", &outcome);
-    history.set_outcome(range(6, 6), "b", &outcome);
+    history.set_outcome(range(4, 5), "a", &outcome, true);
+    history.set_outcome(range(6, 6), "b", &outcome, true);
     let settled: Vec<u64> = history
         .query(HistoryQuery::default(), after(0))
         .iter()

@@ -37,6 +37,8 @@ pub(super) struct RendererSchedule {
     pub(super) retry_at: Option<Instant>,
     pub(super) is_ready: bool,
     pub(super) applied_revision: i64,
+    /// How many calls have succeeded.
+    pub(super) calls: u64,
     pub(super) last_report: Option<LastReport>,
     pub(super) last_error: Option<LastError>,
 }
@@ -123,6 +125,7 @@ impl RendererSchedule {
             retry_at: None,
             is_ready: false,
             applied_revision: 0,
+            calls: 0,
             last_report: None,
             last_error: None,
         }
@@ -138,6 +141,16 @@ impl RendererSchedule {
             }
             Pending::Resync { events } => Pending::Resync { events: events.and(event) },
         };
+    }
+
+    /// Takes note that the changes up to this revision of the store need no work.
+    pub(super) const fn skip_to(&mut self, revision: i64) {
+        match (&self.pending, &mut self.busy) {
+            (Pending::Nothing, Some(busy)) => busy.revision = revision,
+            (Pending::Nothing, None) if self.is_ready => self.applied_revision = revision,
+            // The next work has it.
+            _ => {}
+        }
     }
 
     /// Schedules a resync.

@@ -1,0 +1,147 @@
+use contiv_model::{ObjectKey, ServiceId};
+use contiv_proto::{Key, Kind};
+use contiv_store::Entry;
+
+use super::{value::LARGEST_VALUE, *};
+
+fn entry(name: &str, value: &str) -> Entry {
+    let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
+    Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
+}
+
+fn decoded_list(entries: Vec<Entry>) -> DecodedList {
+    let mut list = ListDecoder::default();
+    list.add(entries);
+    list.finish(1, Vec::new())
+}
+
+fn web() -> ObjectKey {
+    ObjectKey::Service(ServiceId::new("default", "web"))
+}
+
+/// A service that selects external workloads, and one of them.
+fn with_workload() -> Vec<Entry> {
+    let service = r#"{"selector":{"app":"web"},"cluster_ip":"10.96.0.7","port":[{"port":80}]}"#;
+    let workload = r#"{"labels":{"app":"web"},"workload_ips":["192.0.2.7"],"ports":[{"port":80}]}"#;
+    let key = Key::new(Kind::ExternalWorkload, "default", "vm").unwrap().to_path();
+    vec![entry("web", service), Entry { key, ..entry("vm", workload) }]
+}
+
+fn listed(decoder: &mut Decoder, entries: Vec<Entry>) -> DecodedList {
+    let snapshot = Snapshot { revision: 1, entries, problems: Vec::new() };
+    match decoder.decode(FeedEvent::Snapshot(snapshot)) {
+        Some(StoreEvent::Listed(list)) => *list,
+        other => panic!("a list is expected: {other:?}"),
+    }
+}
+
+#[test]
+fn slices_of_workloads_are_derived_once_also_after_a_restart() {
+    let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
+    let first = listed(&mut decoder, with_workload());
+    assert_eq!((first.resync.objects.len(), first.entries.len()), (2, 3));
+    // What an earlier run saved is listed too, as by a folder that cannot be read.
+    let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
+    let second = listed(&mut decoder, first.entries.clone());
+    assert_eq!((second.resync.objects.len(), second.entries), (2, first.entries));
+    assert_eq!(decoder.missing_slices, 0);
+}
+
+#[test]
+fn slices_that_no_controller_wrote_are_missing() {
+    let mut decoder = Decoder::new(Timestamp::MIN);
+    let list = listed(&mut decoder, with_workload());
+    assert_eq!((list.resync.objects.len(), decoder.missing_slices), (1, 1));
+    let written = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
+    listed(&mut decoder, written);
+    assert_eq!(decoder.missing_slices, 0);
+}
+
+#[test]
+fn bad_value_is_neither_object_nor_deletion() {
+    let decoded = changes(&[Change::Put(entry("web", "{oops"))], Timestamp::MIN);
+    assert_eq!(decoded.events, []);
+    let [ValueStatus::Bad(bad)] = decoded.statuses.as_slice() else { panic!("{:?}", decoded.statuses) };
+    assert_eq!(bad.object, Some(web()));
+    assert!(bad.reason.contains("service default/web"), "{}", bad.reason);
+}
+
+#[test]
+fn trigger_time_is_the_first_after_the_start() {
+    let slice = |name: &str, time: &str| {
+        let key = Key::new(Kind::EndpointSlice, "default", name).unwrap().to_path();
+        let value = format!(
+            r#"{{"address_type":"IPv4","annotations":{{"endpoints.kubernetes.io/last-change-trigger-time":"{time}"}}}}"#
+        );
+        Change::Put(Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 })
+    };
+    let all = [
+        slice("before", "2026-01-02T03:04:04Z"),
+        slice("later", "2026-01-02T03:04:07Z"),
+        slice("first", "2026-01-02T04:04:06.5+01:00"),
+        slice("broken", "yesterday"),
+        Change::Put(entry("web", r#"{"cluster_ip":"None"}"#)),
+    ];
+    let start = "2026-01-02T03:04:05Z".parse().unwrap();
+    let decoded = changes(&all, start);
+    assert_eq!(decoded.triggered, Some("2026-01-02T03:04:06.5Z".parse().unwrap()));
+    assert_eq!(decoded.events.len(), all.len(), "{:?}", decoded.statuses);
+    assert_eq!(changes(&all[3..], start).triggered, None);
+}
+
+#[test]
+fn key_changed_often_counts_by_its_last_good_value() {
+    let put = |value: &str| Change::Put(entry("web", value));
+    let (first, second) = (put(r#"{"cluster_ip":"10.96.0.1"}"#), put(r#"{"cluster_ip":"10.96.0.2"}"#));
+    let delete = Change::Delete { key: entry("web", "").key };
+    let alone = |change: &Change| changes(std::slice::from_ref(change), Timestamp::MIN).events;
+    let all =
+        [first.clone(), put("{bad"), delete.clone(), put("{bad"), second.clone(), put("{bad"), put("{bad")];
+    let decoded = changes(&all, Timestamp::MIN);
+    assert_eq!(decoded.events, alone(&second), "a bad value keeps the last good one");
+    let superseded =
+        decoded.statuses.iter().take_while(|verdict| **verdict == ValueStatus::Superseded).count();
+    assert_eq!((superseded, decoded.statuses.len()), (4, all.len()));
+    assert!(matches!(
+        &decoded.statuses[4..],
+        [ValueStatus::Good(_), ValueStatus::Bad(_), ValueStatus::Bad(_)]
+    ));
+    assert_eq!(changes(&[first, delete.clone()], Timestamp::MIN).events, alone(&delete));
+    assert_eq!(changes(&[delete, second.clone()], Timestamp::MIN).events, alone(&second));
+}
+
+#[test]
+fn value_with_an_unknown_word_is_used_and_reported() {
+    let value = r#"{"cluster_ip":"10.96.0.041","external_traffic_policy":"Near"}"#;
+    let entry = entry("web", value);
+    let decoded = changes(&[Change::Put(entry.clone())], Timestamp::MIN);
+    assert!(matches!(&decoded.events[..], [Event::Put(object)] if object.key() == web()));
+    let [ValueStatus::Partly(partly)] = decoded.statuses.as_slice() else { panic!("{:?}", decoded.statuses) };
+    assert!(partly.is_used && partly.object == Some(web()));
+    for part in ["cluster_ip: \"10.96.0.041\"", "10.96.0.41", "external_traffic_policy: \"Near\""] {
+        assert!(partly.reason.contains(part), "{}", partly.reason);
+    }
+    let list = decoded_list(vec![entry]);
+    assert_eq!((list.resync.objects.len(), list.resync.undecodable.len()), (1, 0));
+    assert_eq!(list.bad, std::slice::from_ref(partly));
+}
+
+#[test]
+fn value_too_large_is_refused_by_name() {
+    let huge = " ".repeat(LARGEST_VALUE) + "{}";
+    let entries = vec![entry("web", &huge), entry("web2", "{}")];
+    let DecodedList { resync, bad, .. } = decoded_list(entries);
+    assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);
+    assert!(bad[0].key.contains("web") && bad[0].reason.contains("4194306 bytes"), "{bad:?}");
+    assert_eq!(bad.len(), 1, "the other one is read");
+}
+
+#[test]
+fn deletion_is_a_good_status_of_its_key() {
+    let key = entry("web", "").key;
+    let decoded = changes(&[Change::Delete { key: key.clone() }], Timestamp::MIN);
+    assert_eq!(
+        (decoded.events, decoded.statuses),
+        (vec![Event::Delete(web())], vec![ValueStatus::Good(key)])
+    );
+}
