@@ -41,6 +41,8 @@ pub struct Cluster {
     services: BTreeMap<u16, Service>,
     next_endpoint: u32,
     is_node_stored: bool,
+    /// The last part of the node's IPv6 address; 0 where it has none.
+    node_ipv6: u16,
 }
 
 /// The node port of a service, if it has one that traffic of others may use wherever its endpoints are.
@@ -69,12 +71,18 @@ fn slice_key(service: u16) -> String {
 impl Cluster {
     /// Nothing but the node.
     pub fn new() -> (Self, Vec<Write>) {
-        let cluster = Self { services: BTreeMap::new(), next_endpoint: 0, is_node_stored: true };
-        (cluster, vec![Self::put_node()])
+        let cluster =
+            Self { services: BTreeMap::new(), next_endpoint: 0, is_node_stored: true, node_ipv6: 0 };
+        let writes = vec![cluster.put_node()];
+        (cluster, writes)
     }
 
-    fn put_node() -> Write {
-        let addresses = json!([{"type": "NodeInternalIP", "address": "192.168.1.1"}]);
+    fn put_node(&self) -> Write {
+        let mut addresses = vec![json!({"type": "NodeInternalIP", "address": NODE_ADDRESS.to_string()})];
+        if self.node_ipv6 > 0 {
+            let address = format!("fd00::{:x}", self.node_ipv6);
+            addresses.push(json!({"type": "NodeInternalIP", "address": address}));
+        }
         let value = json!({"name": NODE, "addresses": addresses});
         Write::Put(key(Kind::Node, NODE), value.to_string().into())
     }
@@ -83,13 +91,15 @@ impl Cluster {
     pub fn next_write(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let service = rng.random_range(0..SERVICES);
         match rng.random_range(0..100) {
-            0..40 => self.put_endpoints(service, rng),
+            0..37 => self.put_endpoints(service, rng),
+            37..40 => vec![Self::put_unselected_pod(service)],
             40..65 => self.put_service(service),
             65..75 => self.delete_service(service),
             75..85 => self.delete_endpoints(service),
             85..90 => self.put_bad(service, rng.random()),
             90..93 => self.toggle_node(),
-            93..95 => self.delete_most(rng),
+            93 => self.move_node(rng),
+            94 | 95 => self.delete_most(rng),
             _ => {
                 // Both at once, as a rollout does.
                 let mut writes = self.put_service(service);
@@ -216,7 +226,20 @@ impl Cluster {
 
     fn toggle_node(&mut self) -> Vec<Write> {
         self.is_node_stored = !self.is_node_stored;
-        if self.is_node_stored { vec![Self::put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
+        if self.is_node_stored { vec![self.put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
+    }
+
+    /// The node gets another IPv6 address, or none.
+    fn move_node(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        self.node_ipv6 = rng.random_range(0..4);
+        self.is_node_stored = true;
+        vec![self.put_node()]
+    }
+
+    /// A pod of which no service knows.
+    fn put_unselected_pod(number: u16) -> Write {
+        let value = json!({"name": format!("lonely{number}"), "namespace": "default"});
+        Write::Put(key(Kind::Pod, &format!("lonely{number}")), value.to_string().into())
     }
 
     /// Somebody empties most of the store, and may put things back later.

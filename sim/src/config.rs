@@ -1,28 +1,36 @@
 //! The configuration of the simulated agent.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contiv_agent::node::{CoreConfig, GuardConfig, HistoryLimits, VerificationConfig};
-use contiv_model::{NodeName, ProcessorConfig};
+use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, processor::NodePortAddresses};
 
-use crate::cluster::{NODE, NODE_ADDRESS};
+use crate::{
+    cluster::NODE,
+    local_addresses::{LocalAddresses, NODE_PORT_RANGE},
+};
 
 /// The name of the only renderer.
 pub(crate) const RENDERER: &str = "nftables";
+/// How many events the history keeps, and how long.
+pub(crate) const HISTORY_EVENTS: usize = 1000;
+pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(3600);
 
-/// That of its core.
-pub(crate) fn core() -> CoreConfig {
+/// That of its core, on a node with these addresses and attached pods.
+pub(crate) fn core(addresses: &LocalAddresses, attached: &BTreeMap<PodId, InterfaceName>) -> CoreConfig {
     let renderer: Arc<str> = RENDERER.into();
+    let range = NODE_PORT_RANGE.parse().map(NodePortAddresses::Within);
+    let node_port_addresses = [NodePortAddresses::Primary].into_iter().chain(range).collect();
     CoreConfig {
         store: "etcd://simulated".to_owned(),
-        processor: ProcessorConfig::new(NodeName::new(NODE)),
+        processor: ProcessorConfig { node_port_addresses, ..ProcessorConfig::new(NodeName::new(NODE)) },
         has_mirror: true,
-        local_addresses: [NODE_ADDRESS].into(),
+        local_addresses: addresses.all(),
         local_interfaces: [].into(),
-        attached: [].into(),
+        attached: attached.clone(),
         guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
         verification: VerificationConfig { interval: Some(Duration::from_secs(600)), heal: true },
-        history: HistoryLimits { events: 1000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+        history: HistoryLimits { events: HISTORY_EVENTS, age: HISTORY_AGE, bytes: 1 << 30 },
         renderers: vec![Arc::clone(&renderer)],
         verified_renderers: vec![Arc::clone(&renderer)],
         traffic_renderer: renderer,

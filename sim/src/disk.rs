@@ -1,8 +1,10 @@
-//! A model of the mirror on its disk: what was written survives the end of the process, what was synced a power cut too.
+//! A model of what the agent saves: what was written survives the end of the process, and of the mirror what was synced a power cut
+//! too. A machine that starts has no pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_agent::node::message::Saving;
+use contiv_model::{InterfaceName, PodId};
 use contiv_proto::{Key, Kind};
 use contiv_store::{Change, Entry, MirrorSummary, Saved};
 
@@ -13,11 +15,12 @@ struct Content {
     entries: BTreeMap<String, Entry>,
 }
 
-/// The mirror and its disk; empty at first.
+/// The mirror and the list of attached pods; empty at first.
 #[derive(Debug, Clone, Default)]
 pub struct ModelDisk {
     written: Option<Content>,
     synced: Option<Content>,
+    pods: BTreeMap<PodId, InterfaceName>,
 }
 
 impl ModelDisk {
@@ -55,6 +58,17 @@ impl ModelDisk {
     /// The machine has lost its power. The end of the process alone loses nothing.
     pub fn cut_power(&mut self) {
         self.written.clone_from(&self.synced);
+        self.pods.clear();
+    }
+
+    /// Writes which pods are attached.
+    pub fn save_pods(&mut self, attached: BTreeMap<PodId, InterfaceName>) {
+        self.pods = attached;
+    }
+
+    /// The pods that are attached.
+    pub const fn pods(&self) -> &BTreeMap<PodId, InterfaceName> {
+        &self.pods
     }
 
     /// How much is saved, as the mirror tells at the start.

@@ -37,6 +37,10 @@ pub enum Fault {
     Meddle,
     /// The renderer takes long for whatever it does.
     Slow,
+    /// The renderer panics, before or after it has done its work.
+    Panic,
+    /// An address of this node's interfaces comes or goes.
+    Address,
     /// An operator asks for everything again.
     Resync,
     /// An operator confirms deletions.
@@ -48,7 +52,7 @@ pub enum Fault {
 }
 
 /// All kinds.
-pub const ALL: [Fault; 19] = [
+pub const ALL: [Fault; 21] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::Outage,
@@ -64,6 +68,8 @@ pub const ALL: [Fault; 19] = [
     Fault::LoseNotifications,
     Fault::Meddle,
     Fault::Slow,
+    Fault::Panic,
+    Fault::Address,
     Fault::Resync,
     Fault::Confirm,
     Fault::AddPod,

@@ -1,30 +1,31 @@
 //! Invariants: at every step for flows, and at rest for everything that the agent reports.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::{Ipv4Addr, SocketAddr},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::{Duration, Instant},
 };
 
-use contiv_agent::{
-    health::HealthCheck,
-    node::{
-        core::Core,
-        decode::Decoder,
-        message::{Input, Now, Output, WorkDone},
-    },
+use contiv_agent::node::{
+    MetricSink as _, RendererView,
+    core::Core,
+    decode::Decoder,
+    message::{Input, MirrorReport, Now, Output, WorkDone},
 };
-use contiv_model::ServiceId;
+use contiv_model::{InterfaceName, PodId};
 use contiv_renderer::{Renderer, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_store::{Entry, FeedEvent, Snapshot};
 use jiff::Timestamp;
 use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::{
-    cluster::{NODE_ADDRESS, cluster_ip, node_port},
+    cluster::{cluster_ip, node_port},
     config,
+    disk::ModelDisk,
     kernel::{Fate, ModelKernel, NewConnection},
-    outputs,
+    local_addresses::LocalAddresses,
+    metrics::Scrape,
+    outputs::{self, Receivers},
     store::ModelStore,
 };
 
@@ -47,11 +48,12 @@ pub struct Observed {
 
 impl Observed {
     /// Of an agent that is at rest.
-    pub fn of(
+    pub(crate) fn of(
         core: &Core,
-        health_checks: &BTreeMap<ServiceId, HealthCheck>,
+        receivers: &Receivers,
         saved: BTreeMap<String, Entry>,
         renderer: &mut dyn Renderer,
+        now: Instant,
     ) -> Self {
         let snapshot = core.snapshot().unwrap_or_default();
         let quarantine: Vec<_> = core
@@ -60,12 +62,21 @@ impl Observed {
             .map(|entry| (entry.source, entry.reason, entry.in_force))
             .collect();
         let (status, health) = (core.status(), core.proxy_health());
+        let mirror = status.mirror.map(|mirror| (mirror.revision, mirror.error));
+        let renderers: Vec<_> = core.renderers(now).into_iter().map(of_state).collect();
+        let Receivers { health_checks, metrics } = receivers;
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
             ("facts about the node", format!("{:#?}", snapshot.node)),
             ("sizes", format!("{:#?}", core.sizes())),
             ("quarantine", format!("{quarantine:#?}")),
-            ("health checks", format!("{health_checks:#?}")),
+            ("health checks", format!("{:#?}", health_checks.services)),
+            ("addresses of health checks", format!("{:#?}", health_checks.node_ips)),
+            ("attached pods", format!("{:#?}", core.pods())),
+            ("interfaces", format!("{:#?}", (&snapshot.frontend_interfaces, &snapshot.backend_interfaces))),
+            ("renderers", format!("{renderers:#?}")),
+            ("metrics", Scrape::of(metrics, core, now).gauges()),
+            ("mirror", format!("{mirror:?}")),
             (
                 "health of the node",
                 format!("{:?}", (health.in_sync, health.unapplied_since, health.node_eligible)),
@@ -114,6 +125,13 @@ impl Observed {
     }
 }
 
+/// What is a function of the state.
+fn of_state(renderer: RendererView) -> impl std::fmt::Debug {
+    let RendererView { name, state, ready, applied_revision, pending, pending_services, .. } = renderer;
+    let RendererView { failures, watched, damped, .. } = renderer;
+    (name, state, ready, applied_revision, pending, pending_services, failures, watched, damped)
+}
+
 /// The lines in which two texts differ.
 fn difference(one: &str, other: &str) -> String {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
@@ -124,39 +142,53 @@ fn difference(one: &str, other: &str) -> String {
     format!("it is:\n{}\nexpected:\n{}", part(&one), part(&other))
 }
 
-/// The state of an agent that starts now, without a mirror and with an empty kernel.
-pub fn fresh(store: &ModelStore) -> Result<Observed, String> {
+/// The state of an agent that starts now over this store, on a node with these addresses and attached pods, with an empty mirror and
+/// an empty kernel.
+pub(crate) fn fresh(
+    store: &ModelStore,
+    addresses: &LocalAddresses,
+    attached: &BTreeMap<PodId, InterfaceName>,
+) -> Result<Observed, String> {
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
-    let config = contiv_agent::node::CoreConfig { has_mirror: false, ..config::core() };
-    let mut core = Core::new(config, now);
+    let mut core = Core::new(config::core(addresses, attached), now);
     let mut decoder = Decoder::new(now.time);
     let kernel = ModelKernel::new();
     let mut renderer = PoisonIsolator::new(Nftables::owning_on(kernel.shared()));
-    let mut health_checks = BTreeMap::new();
+    let (mut receivers, mut disk) = (Receivers::default(), ModelDisk::default());
     let entries: Vec<Entry> = store.entries().values().cloned().collect();
     let list = FeedEvent::Snapshot(Snapshot { revision: store.revision(), entries, problems: Vec::new() });
     let Some(event) = decoder.decode(list) else { return Err("a snapshot is no list".to_owned()) };
+    let mut inputs = VecDeque::from([Input::Store(event, base)]);
     let mut out = Vec::new();
-    core.handle(Input::Store(event, base), now, &mut out);
-    while !out.is_empty() {
-        for output in std::mem::take(&mut out) {
+    while let Some(input) = inputs.pop_front() {
+        core.handle(input, now, &mut out);
+        for output in out.drain(..) {
             match output {
                 Output::Render(name, work) => {
                     let result = outputs::render(&mut renderer, &work).map_err(|error| error.to_string());
                     let done =
                         WorkDone { renderer: name, result, is_watched: true, duration: Duration::ZERO };
-                    core.handle(Input::WorkDone(done), now, &mut out);
+                    inputs.push_back(Input::WorkDone(done));
                 }
-                Output::HealthChecks(update) => {
-                    outputs::update_health_checks(&mut health_checks, update.services);
+                Output::HealthChecks(update) => receivers.health_checks.update(update),
+                Output::Count(metric) => receivers.metrics.count(&metric),
+                Output::LoadSaved => inputs.push_back(Input::Mirror(MirrorReport::Loaded(disk.load()))),
+                Output::Save(saving) => {
+                    let written = disk
+                        .save(saving)
+                        .map(|revision| MirrorReport::Written { revision, is_behind: false });
+                    inputs.extend(written.map(Input::Mirror));
                 }
                 _ => {}
             }
         }
     }
     check_stalls(&kernel)?;
-    Ok(Observed::of(&core, &health_checks, store.entries().clone(), &mut renderer))
+    if disk.entries() != *store.entries() {
+        return Err("a fresh start does not save what is stored".to_owned());
+    }
+    Ok(Observed::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
 }
 
 /// Nobody waits for an answer of the kernel that never comes.
@@ -167,19 +199,18 @@ pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     }
 }
 
-/// A new connection to a service goes to one of these endpoints; to its node port too, where node ports must answer.
+/// A new connection to a service goes to one of these endpoints; to its node port at these addresses too.
 pub fn check_flow(
     kernel: &ModelKernel,
     service: u16,
     endpoints: &[Ipv4Addr],
-    has_node_ports: bool,
+    node_addresses: &BTreeSet<IpAddr>,
     rng: &mut SmallRng,
 ) -> Result<(), String> {
     let client = SocketAddr::from((Ipv4Addr::new(11, 255, 0, 1), 40_000));
     let address = SocketAddr::from((cluster_ip(service), 80));
-    let node_port =
-        node_port(service).filter(|_| has_node_ports).map(|port| SocketAddr::from((NODE_ADDRESS, port)));
-    for destination in [Some(address), node_port].into_iter().flatten() {
+    let of_node = |port| node_addresses.iter().map(move |address| SocketAddr::from((*address, port)));
+    for destination in [address].into_iter().chain(node_port(service).into_iter().flat_map(of_node)) {
         let connection =
             NewConnection { protocol: 6, client, destination, interface: Some("eth0".to_owned()) };
         match kernel.evaluate(&connection, &mut |bound| rng.random_range(0..bound)) {

@@ -1,8 +1,15 @@
-//! Carries out the outputs of the core.
+//! What the agent has told the outside through the outputs of its core, and how these are carried out.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
-use contiv_agent::{health::HealthCheck, node::message::Work};
+use contiv_agent::{
+    health::{HealthCheck, HealthUpdate},
+    metrics::Metrics,
+    node::message::Work,
+};
 use contiv_model::ServiceId;
 use contiv_renderer::{RenderError, Renderer, Report};
 
@@ -15,15 +22,36 @@ pub(crate) fn render(renderer: &mut dyn Renderer, work: &Work) -> Result<Report,
     }
 }
 
-/// Tells the server of health checks what changes.
-pub(crate) fn update_health_checks(
-    checks: &mut BTreeMap<ServiceId, HealthCheck>,
-    changes: Vec<(ServiceId, Option<HealthCheck>)>,
-) {
-    for (id, check) in changes {
-        match check {
-            Some(check) => drop(checks.insert(id, check)),
-            None => drop(checks.remove(&id)),
+/// The receivers of outputs.
+#[derive(Debug)]
+pub(crate) struct Receivers {
+    pub(crate) health_checks: HealthChecks,
+    pub(crate) metrics: Metrics,
+}
+
+impl Default for Receivers {
+    fn default() -> Self {
+        Self { health_checks: HealthChecks::default(), metrics: Metrics::new(0) }
+    }
+}
+
+/// What the server of health checks has been told to serve.
+#[derive(Debug, Default)]
+pub(crate) struct HealthChecks {
+    pub(crate) services: BTreeMap<ServiceId, HealthCheck>,
+    /// Where.
+    pub(crate) node_ips: BTreeSet<IpAddr>,
+}
+
+impl HealthChecks {
+    /// Tells it what changes.
+    pub(crate) fn update(&mut self, HealthUpdate { services, node_ips }: HealthUpdate) {
+        for (id, check) in services {
+            match check {
+                Some(check) => drop(self.services.insert(id, check)),
+                None => drop(self.services.remove(&id)),
+            }
         }
+        self.node_ips = node_ips.unwrap_or_else(|| std::mem::take(&mut self.node_ips));
     }
 }

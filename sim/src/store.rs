@@ -126,6 +126,11 @@ impl ModelFeed {
         self.is_down
     }
 
+    /// An agent starts, and knows nothing.
+    pub fn restart(&mut self) {
+        *self = Self { state: State::NeedsList, is_down: self.is_down, was_told_down: false };
+    }
+
     /// A list is wanted now.
     pub fn relist(&mut self) {
         self.state = State::NeedsList;

@@ -3,7 +3,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     net::Ipv4Addr,
     panic::{self, AssertUnwindSafe},
@@ -15,16 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_agent::{
-    health::{HealthCheck, HealthUpdate},
-    node::{
-        core::{Core, own_node_key},
-        decode::{Decoder, StoreEvent},
-        message::{Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone},
-    },
+use contiv_agent::node::{
+    MetricSink as _,
+    core::{Core, own_node_key},
+    decode::{Decoder, StoreEvent},
+    message::{Answer, Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone},
 };
-use contiv_model::{InterfaceName, NodeName, PodId, ServiceId};
-use contiv_renderer::{Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
+use contiv_model::NodeName;
+use contiv_renderer::{Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_store::Change;
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
@@ -34,10 +32,15 @@ use crate::{
     config::{self, RENDERER},
     disk::ModelDisk,
     faults::{self, Fault},
+    history::ExpectedHistory,
     invariants::{self, Observed},
     kernel::{Errno, Fault as KernelFault, ModelKernel},
-    outputs,
+    local_addresses::LocalAddresses,
+    metrics::Scrape,
+    newest::NewestEndpoints,
+    outputs::{self, Receivers},
     own_node::OwnNode,
+    pods::PodCallers,
     store::{Backup, ModelFeed, ModelStore},
 };
 
@@ -49,6 +52,9 @@ const BETWEEN_RESTS: Duration = Duration::from_secs(3600);
 const STEPS_AT_ONCE: u32 = 10_000;
 /// How long it may take until everything has come to rest.
 const REST_LIMIT: Duration = Duration::from_secs(600);
+
+/// The requests of an operator.
+const OPERATOR: RequestId = RequestId(0);
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +112,8 @@ struct Agent {
     core: Core,
     decoder: Decoder,
     renderer: PoisonIsolator<Nftables>,
+    /// The renderer has lost its state, or had none yet.
+    is_renderer_new: bool,
     watch: Option<Box<dyn Watch>>,
     /// The current work of the renderer, and the time when it ends.
     work: Option<(Duration, Work)>,
@@ -113,9 +121,23 @@ struct Agent {
     arriving: VecDeque<(Duration, Input)>,
     /// When the feed delivers next.
     next_delivery: Duration,
-    /// The health checks that the server was told to serve.
-    health_checks: BTreeMap<ServiceId, HealthCheck>,
+    receivers: Receivers,
+    /// What it was told.
+    history: ExpectedHistory,
     out: Vec<Output>,
+}
+
+impl Agent {
+    fn render(&mut self, work: &Work) -> Result<Report, String> {
+        outputs::render(&mut self.renderer, work).map_err(|error| error.to_string())
+    }
+
+    /// The renderer is made anew.
+    fn lose_renderer(&mut self, kernel: &ModelKernel, is_table_owned: bool) {
+        self.renderer = new_renderer(kernel, is_table_owned);
+        self.is_renderer_new = true;
+        self.watch = None;
+    }
 }
 
 /// A node with all that is around it.
@@ -131,6 +153,9 @@ pub struct World {
     disk: ModelDisk,
     /// Who knows the Node object of this node.
     own_node: OwnNode,
+    addresses: LocalAddresses,
+    pods: PodCallers,
+    newest: NewestEndpoints,
     /// The kernel lets nobody but the agent change its table.
     is_table_owned: bool,
     agent: Option<Agent>,
@@ -147,6 +172,8 @@ pub struct World {
     steps_at_once: u32,
     /// The renderer is slow until then.
     slow_until: Duration,
+    /// The next work of the renderer panics.
+    panics: bool,
     /// When something last happened after which flows may fail for a while.
     disturbed: Duration,
     /// Since when the agent knows the endpoints of a service as they are.
@@ -179,9 +206,12 @@ impl World {
             cluster,
             store,
             feed: ModelFeed::default(),
-            kernel: new_kernel(),
+            kernel: new_kernel(&LocalAddresses::default()),
             disk: ModelDisk::default(),
             own_node: OwnNode::default(),
+            addresses: LocalAddresses::default(),
+            pods: PodCallers::default(),
+            newest: NewestEndpoints::default(),
             is_table_owned,
             agent: None,
             start_at: Duration::from_secs(1),
@@ -193,6 +223,7 @@ impl World {
             recover_at: None,
             steps_at_once: 0,
             slow_until: Duration::ZERO,
+            panics: false,
             disturbed: Duration::ZERO,
             stable: BTreeMap::new(),
             is_resting: false,
@@ -297,6 +328,7 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let mut next = vec![(self.next_sync, Step::Sync)];
         next.extend(self.recover_at.map(|at| (at, Step::Recover)));
+        next.extend(self.pods.next_repeat().map(|at| (at, Step::Repeat)));
         if !self.is_resting {
             next.push((self.next_write, Step::Write));
             next.push((self.next_fault, Step::Fault));
@@ -371,6 +403,11 @@ impl World {
                 }
             }
             Step::Timer => self.handle(Input::Timer),
+            Step::Repeat => {
+                if let Some(input) = self.pods.repeat(self.clock) {
+                    self.handle(input);
+                }
+            }
         }
     }
 
@@ -379,24 +416,30 @@ impl World {
             Fault::Kill => self.stop(false),
             Fault::PowerCut => {
                 self.stop(true);
-                self.kernel = new_kernel();
+                self.kernel = new_kernel(&self.addresses);
                 self.kernel.set_time(self.clock);
                 self.disturbed = self.clock;
                 // Unsynced writes are lost until the store is read again.
                 self.stable.clear();
             }
             Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
-            Fault::Confirm => self.handle(Input::ConfirmDeletions(RequestId(0))),
-            Fault::AddPod => {
-                let pod = PodId::new("default", format!("p{}", self.rng.random_range(0..4)));
-                let interface = InterfaceName::new(format!("veth{}", self.rng.random_range(0..4)));
-                let wait = Some((Duration::from_secs(5), RequestId(1)));
-                self.handle(Input::AddPod { pod, interface, wait });
+            Fault::Confirm => self.handle(Input::ConfirmDeletions(OPERATOR)),
+            Fault::AddPod if self.agent.is_some() => {
+                let input = self.pods.add(&mut self.rng, self.clock);
+                self.handle(input);
             }
-            Fault::DeletePod => {
-                let pod = PodId::new("default", format!("p{}", self.rng.random_range(0..4)));
-                self.handle(Input::DeletePod(pod, RequestId(2)));
+            Fault::DeletePod if self.agent.is_some() => {
+                let input = self.pods.delete(&mut self.rng, self.clock);
+                self.handle(input);
             }
+            Fault::AddPod | Fault::DeletePod => {}
+            Fault::Address => {
+                self.addresses.change(&mut self.rng);
+                self.kernel.set_addresses(self.addresses.all());
+                let delay = self.short(Duration::from_secs(1));
+                self.arrive(delay, Input::LocalAddresses(self.addresses.all()));
+            }
+            Fault::Panic => self.panic(),
             Fault::Outage => {
                 let is_down = !self.feed.is_down();
                 self.feed.set_down(is_down);
@@ -409,6 +452,7 @@ impl World {
                 if let Some((backup, cluster)) = self.backup.take() {
                     self.store.restore(backup);
                     self.cluster = self.cluster.restored(cluster);
+                    self.newest.forget();
                     self.disturbed = self.clock;
                 }
             }
@@ -445,7 +489,12 @@ impl World {
         if with_power {
             self.disk.cut_power();
             self.own_node.lost_power();
+            self.newest.forget();
+            self.pods.lose_pods();
+        } else {
+            self.pods.lose_agent();
         }
+        self.panics = false;
         self.start_at = self.clock + self.short(Duration::from_secs(30));
     }
 
@@ -471,23 +520,24 @@ impl World {
         }
         self.note(|| "the agent starts".to_owned());
         self.stats.restarts += u64::from(self.stats.inputs > 0);
-        self.feed.relist();
+        self.feed.restart();
         self.own_node.agent_starts(self.clock);
         let now = self.now();
-        let core = Core::new(config::core(), now);
+        let core = Core::new(config::core(&self.addresses, self.disk.pods()), now);
         let own_node = own_node_key(&NodeName::new(NODE));
         let summary = Input::Mirror(MirrorReport::Summary(self.disk.summary(&own_node)));
         let first = self.clock + self.short(Duration::from_secs(3));
-        let new_renderer = if self.is_table_owned { Nftables::owning_on } else { Nftables::on };
         self.agent = Some(Agent {
             core,
             decoder: Decoder::new(now.time),
-            renderer: PoisonIsolator::new(new_renderer(self.kernel.shared())),
+            renderer: new_renderer(&self.kernel, self.is_table_owned),
+            is_renderer_new: true,
             watch: None,
             work: None,
             arriving: VecDeque::from([(self.clock, summary)]),
             next_delivery: first,
-            health_checks: BTreeMap::new(),
+            receivers: Receivers::default(),
+            history: ExpectedHistory::default(),
             out: Vec::new(),
         });
         self.handle(Input::Timer);
@@ -523,25 +573,43 @@ impl World {
     /// Lets the renderer do what it has been given, and tells the core a moment later.
     fn work(&mut self) {
         let delay = self.short(Duration::from_millis(50));
+        let panics = std::mem::take(&mut self.panics).then(|| self.rng.random());
         let Some(agent) = &mut self.agent else { return };
         let Some((_, work)) = agent.work.take() else { return };
+        let name = work.name();
         if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
             agent.watch = agent.renderer.watch().ok().flatten();
         }
-        let result = outputs::render(&mut agent.renderer, &work);
-        let failure = result.as_ref().err().map(ToString::to_string);
-        let result = result.map_err(|error| error.to_string());
+        // As `agent/src/node/renderer_thread.rs` does.
+        let mut result = match work {
+            _ if panics == Some(false) => Err(String::new()),
+            Work::Update(_) if agent.is_renderer_new => Err("it knows nothing".to_owned()),
+            Work::Heal(snapshot) if agent.is_renderer_new => agent.render(&Work::Resync(snapshot)),
+            work => agent.render(&work),
+        };
+        agent.is_renderer_new &= result.is_err();
+        if panics.is_some() {
+            agent.lose_renderer(&self.kernel, self.is_table_owned);
+            result = Err("panicked: simulated".to_owned());
+        }
+        let failure = result.as_ref().err().map_or_else(String::new, |error| format!(": {error}"));
         let is_watched = agent.watch.is_some();
         let done =
             WorkDone { renderer: RENDERER.into(), result, is_watched, duration: Duration::from_millis(1) };
-        self.note(|| {
-            format!(
-                "the renderer has done: {}{}",
-                work.name(),
-                failure.map_or_else(String::new, |f| format!(": {f}"))
-            )
-        });
+        self.note(|| format!("the renderer has done: {name}{failure}"));
         self.arrive(delay, Input::WorkDone(done));
+    }
+
+    /// The renderer panics: in its work or, if it has none, while somebody asks for its state.
+    fn panic(&mut self) {
+        let Some(agent) = &mut self.agent else { return };
+        if agent.work.is_some() || self.rng.random() {
+            self.panics = true;
+            return;
+        }
+        agent.lose_renderer(&self.kernel, self.is_table_owned);
+        let delay = self.short(Duration::from_millis(50));
+        self.arrive(delay, Input::RendererLost(RENDERER.into(), "panicked: simulated".to_owned()));
     }
 
     /// Takes notice of foreign changes, as the thread of a watch does.
@@ -582,7 +650,16 @@ impl World {
         // A first list replaces what is saved.
         let before =
             if agent.core.status().synced { agent.core.services().len() } else { self.disk.services() };
+        let pod_request = match &input {
+            Input::AddPod { wait: Some((_, request)), .. } => Some(("pod-added", *request)),
+            Input::DeletePod(_, request) => Some(("pod-deleted", *request)),
+            _ => None,
+        };
+        agent.history.on_input(&input, now);
         agent.core.handle(input, now, &mut out);
+        if let Some((kind, request)) = pod_request {
+            agent.history.on_pod_request(kind, answer_to(request, &out), now);
+        }
         let is_checked = can_delete && !was_held && agent.core.status().synced;
         let gone = before.saturating_sub(agent.core.services().len());
         if is_checked && gone >= invariants::MASS_DELETION && gone * 2 > before {
@@ -594,9 +671,24 @@ impl World {
         if let Some(agent) = &mut self.agent {
             agent.out = out;
         }
+        if let Err(what) = self.check_state() {
+            self.broken = Some(what);
+        }
+    }
+
+    /// Checks what must hold after each input.
+    fn check_state(&mut self) -> Result<(), String> {
+        let Some(agent) = &self.agent else { return Ok(()) };
+        let status = agent.core.status();
+        let is_current = status.synced && !status.from_mirror && status.revision == self.store.revision();
+        self.newest.check(&agent.core, is_current && self.feed.is_idle(&self.store))?;
+        self.pods.check(agent.core.pods(), self.clock)
     }
 
     fn execute(&mut self, output: Output) {
+        if let Some(agent) = &mut self.agent {
+            agent.history.on_output(&output);
+        }
         match output {
             Output::Render(_, work) => {
                 let takes = self.short(Duration::from_millis(200));
@@ -631,11 +723,22 @@ impl World {
                 self.arrive(delay, Input::Mirror(MirrorReport::Loaded(saved)));
             }
             Output::Relist => self.feed.relist(),
-            Output::HealthChecks(HealthUpdate { services, .. }) => {
+            Output::HealthChecks(update) => {
                 let Some(agent) = &mut self.agent else { return };
-                outputs::update_health_checks(&mut agent.health_checks, services);
+                agent.receivers.health_checks.update(update);
             }
-            Output::Count(_) | Output::Answer(..) | Output::SavePods(_) => {}
+            Output::Count(metric) => {
+                let Some(agent) = &mut self.agent else { return };
+                agent.receivers.metrics.count(&metric);
+            }
+            Output::SavePods(attached) => self.disk.save_pods(attached),
+            // Of the operator, who asks no more.
+            Output::Answer(OPERATOR, _) => {}
+            Output::Answer(request, answer) => {
+                if let Err(what) = self.pods.on_answer(request, &answer) {
+                    self.broken = Some(what);
+                }
+            }
         }
     }
 
@@ -664,10 +767,11 @@ impl World {
             return Ok(());
         }
         let has_node_ports = self.own_node.known_since().is_some_and(is_due);
+        let node_addresses = has_node_ports.then_some(NODE_ADDRESS).into_iter().collect::<BTreeSet<_>>();
         for (service, (since, endpoints)) in &self.stable {
             if is_due(*since) {
                 self.stats.flows += 1;
-                invariants::check_flow(&self.kernel, *service, endpoints, has_node_ports, &mut self.rng)?;
+                invariants::check_flow(&self.kernel, *service, endpoints, &node_addresses, &mut self.rng)?;
             }
         }
         Ok(())
@@ -681,6 +785,7 @@ impl World {
         self.feed.set_down(false);
         self.kernel.forget_faults();
         self.slow_until = Duration::ZERO;
+        self.panics = false;
         let writes = self.cluster.repair(&mut self.rng);
         self.store.commit(writes);
         if let Some(agent) = &mut self.agent {
@@ -695,12 +800,11 @@ impl World {
             self.step()?;
         }
         self.stats.rests += 1;
-        let observed = self.observe().ok_or("the agent does not run")?;
-        let expected = invariants::fresh(&self.store)?;
-        observed.compare(&expected)?;
+        self.compare()?;
+        let node_addresses = self.addresses.with_node_ports();
         for (service, endpoints) in self.cluster.served() {
             self.stats.flows += 1;
-            invariants::check_flow(&self.kernel, service, endpoints, true, &mut self.rng)?;
+            invariants::check_flow(&self.kernel, service, endpoints, &node_addresses, &mut self.rng)?;
         }
         invariants::check_stalls(&self.kernel)?;
         self.is_resting = false;
@@ -720,10 +824,18 @@ impl World {
             && self.feed.is_idle(&self.store)
     }
 
-    fn observe(&mut self) -> Option<Observed> {
-        let agent = self.agent.as_mut()?;
+    /// Compares everything that the agent reports with a fresh start, and its history with what it was told.
+    fn compare(&mut self) -> Result<(), String> {
+        let now = self.base + self.clock;
+        let agent = self.agent.as_mut().ok_or("the agent does not run")?;
         let saved = self.disk.entries();
-        Some(Observed::of(&agent.core, &agent.health_checks, saved, &mut agent.renderer))
+        let observed = Observed::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
+        observed.compare(&invariants::fresh(&self.store, &self.addresses, agent.core.pods())?)?;
+        if self.disk.pods() != agent.core.pods() {
+            return Err(format!("saved are other pods than attached: {:?}", self.disk.pods()));
+        }
+        let scrape = Scrape::of(&agent.receivers.metrics, &agent.core, now);
+        agent.history.check(&agent.core, &scrape, now)
     }
 }
 
@@ -736,15 +848,29 @@ enum Step {
     Arrive,
     Work,
     Timer,
+    Repeat,
     Deliver,
     Write,
     Fault,
 }
 
-fn new_kernel() -> ModelKernel {
+fn new_kernel(addresses: &LocalAddresses) -> ModelKernel {
     let kernel = ModelKernel::new();
-    kernel.set_addresses([NODE_ADDRESS]);
+    kernel.set_addresses(addresses.all());
     kernel
+}
+
+fn new_renderer(kernel: &ModelKernel, is_table_owned: bool) -> PoisonIsolator<Nftables> {
+    let new = if is_table_owned { Nftables::owning_on } else { Nftables::on };
+    PoisonIsolator::new(new(kernel.shared()))
+}
+
+/// The first answer to this request.
+fn answer_to(request: RequestId, out: &[Output]) -> Option<&Answer> {
+    out.iter().find_map(|output| match output {
+        Output::Answer(of, answer) if *of == request => Some(answer),
+        _ => None,
+    })
 }
 
 /// The message of a panic.

@@ -1,0 +1,53 @@
+//! The metrics of the agent, as Prometheus reads them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use contiv_agent::{metrics::Metrics, node::Core};
+
+/// Gauges that tell times, or what was last found out, and so are no functions of the present state.
+const OF_THE_PAST: [&str; 3] =
+    ["contiv_process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
+
+/// One reading.
+#[derive(Debug)]
+pub(crate) struct Scrape {
+    /// Values by series.
+    series: BTreeMap<String, String>,
+    /// The names of gauges.
+    gauges: BTreeSet<String>,
+}
+
+impl Scrape {
+    /// Reads the metrics as the debug HTTP does.
+    pub(crate) fn of(metrics: &Metrics, core: &Core, now: Instant) -> Self {
+        metrics.set_state(core, now);
+        let text = metrics.text().unwrap_or_default();
+        let gauges = text.lines().filter_map(|line| {
+            let name = line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")?;
+            Some(name.to_owned())
+        });
+        let series = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            Some((series.to_owned(), value.to_owned()))
+        });
+        Self { series: series.collect(), gauges: gauges.collect() }
+    }
+
+    /// The gauges that are functions of the state, a line each.
+    pub(crate) fn gauges(&self) -> String {
+        let is_of_state = |series: &str| {
+            let name = series.split('{').next().unwrap_or_default();
+            self.gauges.contains(name) && !OF_THE_PAST.iter().any(|past| name.starts_with(past))
+        };
+        let lines = self.series.iter().filter(|(series, _)| is_of_state(series));
+        lines.map(|(series, value)| format!("{series} {value}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The value of a counter, with these labels; 0 where it has not counted yet.
+    pub(crate) fn count(&self, series: &str) -> u64 {
+        self.series.get(series).and_then(|value| value.parse().ok()).unwrap_or_default()
+    }
+}
