@@ -14,6 +14,7 @@ pub mod label;
 pub mod message;
 mod number;
 pub mod object;
+pub mod taint;
 pub mod value;
 pub mod wire;
 

@@ -17,7 +17,7 @@ pub struct ProxyHealth {
     pub unapplied_since: Option<Instant>,
     /// When something was last applied.
     pub last_applied: Option<Timestamp>,
-    /// False when the Node object of this node was deleted. True if it never existed.
+    /// False when the Node object of this node was deleted, or is about to be. True if it never existed.
     pub node_eligible: bool,
 }
 

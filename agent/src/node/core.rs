@@ -717,7 +717,7 @@ impl Core {
     /// The health of this node's traffic.
     pub fn proxy_health(&self) -> ProxyHealth {
         let health = self.renderers.health(&self.traffic_renderer, self.started.instant);
-        ProxyHealth { node_eligible: !self.own_node.is_deleted(), ..health }
+        ProxyHealth { node_eligible: self.own_node.is_eligible(&self.processor), ..health }
     }
 
     /// The current snapshot for renderers; none before the store has been read.

@@ -21,6 +21,9 @@ pub struct Node {
     /// Its zone: the label `topology.kubernetes.io/zone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Arc<str>>,
+    /// Whether it is about to go: its deletion was asked for, or the cluster autoscaler has marked it with the taint
+    /// `ToBeDeletedByClusterAutoscaler`.
+    pub is_leaving: bool,
 }
 
 impl Node {

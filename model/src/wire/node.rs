@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use contiv_proto::message::node::{self as proto, node_address::Type};
+use contiv_proto::{
+    message::node::{self as proto, node_address::Type},
+    taint::TO_BE_DELETED,
+};
 
 use super::{
     error::{Problems, Validated},
@@ -40,5 +43,7 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
         external_ips,
         pod_cidrs,
         zone: zone.map(|zone| zone.as_str().into()),
+        is_leaving: message.deletion_timestamp != 0
+            || message.taints.iter().any(|taint| taint.key == TO_BE_DELETED),
     })
 }

@@ -17,7 +17,7 @@ use contiv_proto::message::{
     },
     ipalloc::{CustomIpAllocation, CustomPodInterface},
     namespace::{Namespace, namespace},
-    node::{Node, NodeAddress, NodeSystemInfo},
+    node::{Node, NodeAddress, NodeSystemInfo, Taint},
     pod::{
         Pod,
         pod::{self, Container, container::Port},
@@ -220,9 +220,14 @@ prop_compose! {
         (name, pod_cidr, provider_id, pod_cidrs, labels) in (name(), text(), text(), texts(), map()),
         addresses in vec((0..6, text()), 0..3),
         node_info in prop::option::of(system_infos()),
+        deletion_timestamp in prop_oneof![Just(0), any::<i64>()],
+        taints in vec((text(), text(), text()), 0..3),
     ) -> Node {
         let addresses = addresses.into_iter().map(|(r#type, address)| NodeAddress { r#type, address }).collect();
-        Node { name, pod_cidr, provider_id, addresses, node_info, pod_cidrs, labels }
+        let taints = taints.into_iter().map(|(key, value, effect)| Taint { key, value, effect }).collect();
+        Node {
+            name, pod_cidr, provider_id, addresses, node_info, pod_cidrs, labels, deletion_timestamp, taints,
+        }
     }
 }
 

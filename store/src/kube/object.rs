@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use bytes::Bytes;
-use contiv_proto::{Key, Kind, Object, annotation::LAST_CHANGE_TRIGGER_TIME};
+use contiv_proto::{Key, Kind, Object, annotation::LAST_CHANGE_TRIGGER_TIME, taint::TO_BE_DELETED};
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{Entry, Problem, manifest};
@@ -133,6 +133,8 @@ fn drop_unused_fields(object: &mut Object) {
                 reference.resource_version.clear();
             }
         }
+        // The others say where pods may run.
+        Object::Node(node) => node.taints.retain(|taint| taint.key == TO_BE_DELETED),
         Object::ExternalWorkload(workload) => {
             keep_known(&mut workload.annotations);
             // Every probe writes it.
@@ -189,6 +191,17 @@ mod tests {
         let kept =
             r#""annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-02T03:04:05Z"}"#;
         assert!(text.contains(kept), "it says since when they are to be so: {text}");
+    }
+
+    #[test]
+    fn node_keeps_only_taint_that_concerns_its_traffic() {
+        let json = r#"{"metadata":{"name":"n1","deletionTimestamp":"1970-01-01T00:01:00Z"},"spec":{"taints":[
+            {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},
+            {"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]}}"#;
+        let Value::Good(value) = receive(Kind::Node, json).unwrap().value else { panic!("it is good") };
+        let text = String::from_utf8(value.to_vec()).unwrap();
+        let taints = r#""taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]"#;
+        assert!(text.contains(taints) && text.contains(r#""deletion_timestamp":"60""#), "{text}");
     }
 
     #[test]

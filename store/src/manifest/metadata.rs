@@ -20,6 +20,9 @@ pub(super) struct Metadata {
     pub(super) annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) creation_timestamp: Option<String>,
+    /// Only nodes have a use for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) deletion_timestamp: Option<String>,
 }
 
 impl Metadata {
@@ -36,9 +39,14 @@ impl Metadata {
     pub(super) fn created(&self, check: &mut Check) -> i64 {
         check.time(format_args!("metadata.creationTimestamp"), self.creation_timestamp.as_deref())
     }
+
+    /// `deletionTimestamp` (RFC 3339) as seconds since 1970; 0 if absent.
+    pub(super) fn deleted(&self, check: &mut Check) -> i64 {
+        check.time(format_args!("metadata.deletionTimestamp"), self.deletion_timestamp.as_deref())
+    }
 }
 
-/// Seconds since 1970 as `creationTimestamp`. None for 0, which means unknown, and for times beyond the calendar.
+/// Seconds since 1970 as in `creationTimestamp`. None for 0, which means unknown, and for times beyond the calendar.
 pub(super) fn timestamp(seconds: i64) -> Option<String> {
     if seconds == 0 {
         return None;

@@ -5,7 +5,11 @@ mod status;
 use contiv_proto::message::node as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, conversion::Manifest, metadata::Metadata};
+use super::{
+    check::Check,
+    conversion::Manifest,
+    metadata::{self, Metadata},
+};
 use status::Status;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -25,6 +29,17 @@ struct Spec {
     pod_cidrs: Vec<String>,
     #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
     provider_id: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    taints: Vec<Taint>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Taint {
+    key: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    value: String,
+    effect: String,
 }
 
 impl Manifest for Node {
@@ -51,7 +66,10 @@ impl Manifest for Node {
                 }
             }
         }
+        let taint = |Taint { key, value, effect }| wire::Taint { key, value, effect };
         wire::Node {
+            deletion_timestamp: metadata.deleted(check),
+            taints: spec.taints.into_iter().map(taint).collect(),
             name: metadata.name,
             pod_cidr: spec.pod_cidrs.first().cloned().unwrap_or_default(),
             provider_id: spec.provider_id,
@@ -64,12 +82,18 @@ impl Manifest for Node {
 
     fn from_message(message: &wire::Node) -> Self {
         let message = message.clone();
+        let taint = |wire::Taint { key, value, effect }| Taint { key, value, effect };
         Self {
-            metadata: Metadata { labels: message.labels, ..Metadata::named(&message.name, "") },
+            metadata: Metadata {
+                labels: message.labels,
+                deletion_timestamp: metadata::timestamp(message.deletion_timestamp),
+                ..Metadata::named(&message.name, "")
+            },
             spec: Spec {
                 pod_cidr: message.pod_cidr,
                 pod_cidrs: message.pod_cidrs,
                 provider_id: message.provider_id,
+                taints: message.taints.into_iter().map(taint).collect(),
             },
             status: Status {
                 addresses: message.addresses.into_iter().map(status::Address::from_message).collect(),

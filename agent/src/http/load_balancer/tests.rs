@@ -1,5 +1,7 @@
 use std::{net::SocketAddr, time::Duration};
 
+use serde_json::json;
+
 use super::*;
 use crate::test_support::{
     Answer, Harness, Mode, Scripted, batch, delete, get, loopback, node, put, service, slice, snapshot,
@@ -90,6 +92,37 @@ async fn deleted_node_takes_no_traffic_but_the_agent_stays_alive() {
     let answer = get(address, "/healthz").await.unwrap();
     assert_eq!((answer.status, &answer.body["nodeEligible"]), (503, &false.into()));
     assert_eq!(get(address, "/livez").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn node_that_is_about_to_go_takes_no_traffic_until_it_stays() {
+    let harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(31))])]);
+    harness.renderer("dry-run", |view| view.ready).await;
+    let address = serve(&harness).await;
+    let states = [("taint", false), ("other taint", true), ("deletion", false), ("none", true)];
+    for (revision, (kind, wanted)) in (8..).zip(states) {
+        let mut entry = node(loopback(31));
+        let mut value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
+        match kind {
+            "taint" => {
+                value["taints"] = json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]);
+            }
+            "other taint" => {
+                value["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
+            }
+            "deletion" => value["deletion_timestamp"] = json!("1700000000"),
+            _ => {}
+        }
+        entry.value = value.to_string().into();
+        harness.say(batch(revision, vec![put(entry)])).await;
+        while harness.history(|_| true).await.last().map(|record| record.revision) != Some(revision) {
+            tokio::task::yield_now().await;
+        }
+        let answer = get(address, "/healthz").await.unwrap();
+        let expected = if wanted { 200 } else { 503 };
+        assert_eq!((answer.status, &answer.body["nodeEligible"]), (expected, &wanted.into()), "{kind}");
+        assert_eq!(get(address, "/livez").await.unwrap().status, 200, "{kind}");
+    }
 }
 
 #[tokio::test]

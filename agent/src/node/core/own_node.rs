@@ -29,9 +29,11 @@ impl OwnNode {
         &self.path
     }
 
-    /// Whether the store, or its saved state, had it and no longer has it.
-    pub(super) const fn is_deleted(&self) -> bool {
-        self.is_deleted
+    /// Whether load balancers may send traffic here: not when the store, or its saved state, had the object and no longer has it,
+    /// nor when the node is about to go. Source: kube-proxy's `ProxyHealthServer.SyncNode`.
+    pub(super) fn is_eligible(&self, processor: &Processor) -> bool {
+        let object = || processor.object(&self.object);
+        !self.is_deleted && !matches!(object(), Some(Object::Node(node)) if node.is_leaving)
     }
 
     /// Adds it to a complete list without it as an unreadable object, which keeps it active.

@@ -70,7 +70,9 @@ fn object() -> impl Strategy<Value = Object> {
             |(name, internal_ips, external_ips, pod_cidrs, zone)| {
                 let [internal_ips, external_ips] =
                     [internal_ips, external_ips].map(|ips| ips.into_iter().collect());
-                contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone }.object()
+                let is_leaving = false;
+                contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone, is_leaving }
+                    .object()
             }
         ),
         1 => (1..4_u32, node(), address_set())

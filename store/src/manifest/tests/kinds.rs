@@ -217,8 +217,10 @@ fn pod_has_its_addresses_node_and_ports() {
 #[test]
 fn node_has_its_ranges_addresses_and_labels() {
     let Object::Node(node) = object(
-        "{apiVersion: v1, kind: Node, metadata: {name: n1, namespace: ignored, labels: {zone: z1}}, \
-         spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, 'fd00:1::/64'], providerID: x://n1}, \
+        "{apiVersion: v1, kind: Node, metadata: {name: n1, namespace: ignored, labels: {zone: z1}, \
+         deletionTimestamp: '1970-01-01T00:01:00Z'}, \
+         spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, 'fd00:1::/64'], providerID: x://n1, \
+         taints: [{key: k, value: v, effect: NoSchedule}]}, \
          status: {addresses: [{type: Hostname, address: n1}, {type: Other, address: o}, \
          {type: InternalIP, address: 192.168.0.1}], nodeInfo: {machineID: m, operatingSystem: linux}}}",
     ) else {
@@ -229,7 +231,9 @@ fn node_has_its_ranges_addresses_and_labels() {
     assert_eq!(types, [node_address::Type::NodeHostName, node_address::Type::NodeInternalIp]);
     let info = node.node_info.unwrap();
     assert_eq!((info.machine_id.as_str(), info.operating_system.as_str()), ("m", "linux"));
-    assert_eq!(node.labels["zone"], "z1");
+    assert_eq!((node.labels["zone"].as_str(), node.deletion_timestamp), ("z1", 60));
+    let taint = &node.taints[0];
+    assert_eq!((taint.key.as_str(), taint.value.as_str(), taint.effect.as_str()), ("k", "v", "NoSchedule"));
 }
 
 #[test]

@@ -224,14 +224,16 @@ prop_compose! {
 
 prop_compose! {
     fn node()(name in name(), ranges in vec(range(), 0..3), provider_id in text(), labels in words(),
-        addresses in vec((1..=5, address()), 0..4), info in option::of((text(), text(), text()))) -> node::Node
+        addresses in vec((1..=5, address()), 0..4), info in option::of((text(), text(), text())),
+        deletion_timestamp in 0_i64..=4_000_000_000, taints in vec((name(), text(), text()), 0..3)) -> node::Node
     {
         let info = info.map(|(machine_id, os_image, kube_proxy_version)| node::NodeSystemInfo {
             machine_id, os_image, kube_proxy_version, ..Default::default() });
         let address = |(r#type, address)| node::NodeAddress { r#type, address };
         node::Node {
             name, pod_cidr: ranges.first().cloned().unwrap_or_default(), pod_cidrs: ranges, provider_id, labels,
-            addresses: addresses.into_iter().map(address).collect(), node_info: info,
+            addresses: addresses.into_iter().map(address).collect(), node_info: info, deletion_timestamp,
+            taints: taints.into_iter().map(|(key, value, effect)| node::Taint { key, value, effect }).collect(),
         }
     }
 }
