@@ -25,6 +25,7 @@ mod object;
 mod optional;
 mod query;
 mod resource;
+mod review;
 mod tracks;
 mod watch;
 
@@ -50,6 +51,7 @@ use list::{Origin, list};
 use optional::OptionalType;
 use resource::Resource;
 pub use resource::{KINDS, Scope};
+pub use review::{Review, TokenReviewer};
 use tracks::{Versions, WatchProgress};
 use watch::Watch;
 

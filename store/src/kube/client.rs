@@ -2,6 +2,7 @@
 
 use std::{env, io, pin::Pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::{AsyncBufRead, TryStreamExt};
 use http::{Request, Response, header};
 use http_body_util::{BodyExt, Collected, Limited};
@@ -33,8 +34,8 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// The same within HTTP/2, which asks the server and not only its kernel. The times are those of client-go.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// The limit of an answer that is an error.
-const LARGEST_ERROR: usize = 1 << 20;
+/// The limit of an answer that is an error, or one object.
+const LARGEST_ANSWER: usize = 1 << 20;
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
@@ -88,17 +89,36 @@ impl Client {
         Ok(ListBody::new(answer, Arc::clone(&self.endpoint)))
     }
 
+    /// Creates an object, and returns it as the API server has answered.
+    pub(super) async fn post(&self, resource: &str, path: &str, object: String) -> Result<Bytes, Failure> {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let answer = self.send(resource, request, "identity", object.into_bytes().into()).await?;
+        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
+        let body = body.map_err(|_| late(&self.endpoint))?;
+        Ok(body.map_err(|error| unavailable(&self.endpoint, error.to_string()))?.to_bytes())
+    }
+
     async fn request(
         &self,
         resource: &str,
         path_and_query: &str,
         encoding: &'static str,
     ) -> Result<Response<Body>, Failure> {
-        let request = Request::get(path_and_query)
+        self.send(resource, Request::get(path_and_query), encoding, Body::empty()).await
+    }
+
+    async fn send(
+        &self,
+        resource: &str,
+        request: http::request::Builder,
+        encoding: &'static str,
+        body: Body,
+    ) -> Result<Response<Body>, Failure> {
+        let request = request
             .header(header::ACCEPT, "application/json")
             .header(header::ACCEPT_ENCODING, encoding)
             .header(header::USER_AGENT, user_agent())
-            .body(Body::empty())
+            .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
         let answer = answer.map_err(|_| late(&self.endpoint))?;
@@ -107,7 +127,7 @@ impl Client {
             return Ok(answer);
         }
         let code = answer.status().as_u16();
-        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ERROR).collect()).await;
+        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
         let body = body.map_err(|_| late(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
         Err(failure::of(&self.endpoint, resource, &failure::status(code, &body)))

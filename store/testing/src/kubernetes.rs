@@ -11,6 +11,7 @@ mod protobuf;
 mod query;
 mod resource;
 mod response;
+mod review;
 mod selector;
 mod server;
 mod shared;
@@ -32,6 +33,7 @@ use tokio::{runtime, sync::watch as notify};
 use super::Authority;
 use cluster::Cluster;
 use resource::Resource;
+use review::User;
 pub use shared::Exchange;
 use shared::Shared;
 
@@ -170,6 +172,18 @@ current-context: here
     /// Accepts only requests with this token from now on, without writing the file.
     pub fn accept_token(&self, token: &str) {
         self.shared.faults.lock().token = Some(token.to_owned());
+    }
+
+    /// Knows the owner of this token from now on in reviews, who may get these paths.
+    pub fn know_token(&self, token: &str, name: &str, paths: &[&str]) {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let user = User { name: name.to_owned(), paths };
+        self.shared.faults.lock().users.insert(token.to_owned(), user);
+    }
+
+    /// Forgets the owner of this token.
+    pub fn forget_token(&self, token: &str) {
+        self.shared.faults.lock().users.remove(token);
     }
 
     fn token_file(&self) -> PathBuf {

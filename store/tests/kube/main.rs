@@ -8,6 +8,7 @@ mod list;
 mod optional;
 mod outage;
 mod restore;
+mod review;
 mod start_costs;
 
 use std::sync::Arc;

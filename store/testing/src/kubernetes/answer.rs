@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Request, Response, header};
+use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::{
@@ -10,12 +11,13 @@ use super::{
     query::Query,
     resource::Resource,
     response::{Body, Encoding, not_found, status},
+    review,
     shared::{Exchange, Shared},
     watch,
 };
 
 /// Answers one request.
-pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
+pub(super) async fn answer<B: hyper::body::Body>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
     let exchange = Arc::new(Exchange::of(&request));
     let response = answer_to(shared, request, Arc::clone(&exchange)).await;
     // The bytes of a watch are counted as they are sent.
@@ -24,7 +26,11 @@ pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Respo
     response
 }
 
-async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Exchange>) -> Response<Body> {
+async fn answer_to<B: hyper::body::Body>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    exchange: Arc<Exchange>,
+) -> Response<Body> {
     let uri = request.uri();
     let (failure, list_failure, delay, token) = {
         let mut faults = shared.faults.lock();
@@ -40,6 +46,18 @@ async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Ex
     }
     if let Some(code) = failure {
         return status(code, reason(code), "as this test wants");
+    }
+    if let Some(plural) = review::plural(uri.path()) {
+        let (denied, users) = {
+            let faults = shared.faults.lock();
+            (faults.denied.get(plural).copied(), faults.users.clone())
+        };
+        let path = uri.path().to_owned();
+        return match (denied, request.into_body().collect().await) {
+            (Some(code), _) => status(code, reason(code), "as this test wants"),
+            (None, Ok(body)) => review::answer(&path, &body.to_bytes(), &users),
+            (None, Err(_)) => status(400, "BadRequest", "the body did not arrive"),
+        };
     }
     let Some((resource, namespace)) = Resource::of_path(uri.path()) else {
         return status(404, "NotFound", "the server could not find the requested resource");

@@ -13,7 +13,7 @@ use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{cluster::Cluster, resource::Resource};
+use super::{cluster::Cluster, resource::Resource, review::User};
 
 /// A request, and how much was answered.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub(super) struct Faults {
     pub(super) silent: BTreeSet<String>,
     /// The code for requests of a type, by its plural.
     pub(super) denied: BTreeMap<String, u16>,
+    /// Those whom reviews know, by their tokens.
+    pub(super) users: BTreeMap<String, User>,
     pub(super) requests: Vec<Arc<Exchange>>,
     /// Whether there is a cache, which answers lists from any version as a whole.
     pub(super) has_cache: bool,
@@ -91,6 +93,7 @@ impl Default for Shared {
             longest_watch: Duration::from_secs(3600),
             silent: BTreeSet::new(),
             denied: BTreeMap::from([(Resource::EXTERNAL_WORKLOADS.plural.to_owned(), 404)]),
+            users: BTreeMap::new(),
             requests: Vec::new(),
             has_cache: true,
         };

@@ -1,0 +1,38 @@
+//! Reviews of tokens.
+
+use contiv_store::kube::{KubeAddress, Review, TokenReviewer};
+use contiv_store_testing::ApiServer;
+
+fn reviewer(server: &ApiServer) -> TokenReviewer {
+    TokenReviewer::new(KubeAddress {
+        kubeconfig: Some(server.kubeconfig().unwrap()),
+        ..KubeAddress::default()
+    })
+}
+
+#[tokio::test]
+async fn owner_of_a_token_may_read_what_the_api_server_lets_them() {
+    let server = ApiServer::start().unwrap();
+    server.know_token("scraper", "prometheus", &["/metrics"]);
+    server.know_token("stranger", "somebody", &["/version"]);
+    let reviewer = reviewer(&server);
+    for (token, expected) in [
+        ("scraper", Review::Allowed),
+        ("stranger", Review::Forbidden { user: "somebody".to_owned() }),
+        ("other", Review::Unknown),
+    ] {
+        assert_eq!(reviewer.may_read(token, "/metrics").await.unwrap(), expected, "{token}");
+    }
+}
+
+#[tokio::test]
+async fn reviewer_without_the_right_to_ask_says_which_it_needs() {
+    let server = ApiServer::start().unwrap();
+    server.know_token("scraper", "prometheus", &["/metrics"]);
+    let reviewer = reviewer(&server);
+    server.deny("subjectaccessreviews", Some(403));
+    let error = reviewer.may_read("scraper", "/metrics").await.unwrap_err().to_string();
+    assert!(error.contains("subjectaccessreviews: the role of this client needs the verb create"), "{error}");
+    server.deny("tokenreviews", Some(503));
+    assert!(reviewer.may_read("scraper", "/metrics").await.is_err());
+}
