@@ -4,12 +4,13 @@ use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt, iter,
+    net::{Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ContivService, InterfaceName, NodeFacts, ServiceId};
+use crate::{ContivService, Families, InterfaceName, NodeFacts, ServiceId};
 
 /// The complete desired state. A renderer removes everything of its own that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -119,6 +120,26 @@ impl ChangeSet {
             && self.node.is_none()
             && self.frontend_interfaces.is_none()
             && self.backend_interfaces.is_none()
+    }
+
+    /// The families that they concern: those of the services before and after, and both where something else changed.
+    pub fn families(&self) -> Families {
+        if self.services.is_empty()
+            || self.node.is_some()
+            || self.frontend_interfaces.is_some()
+            || self.backend_interfaces.is_some()
+        {
+            return Families::ALL;
+        }
+        let mut families = Families::default();
+        for service in self.services.values().flat_map(|change| change.old.iter().chain(&change.new)) {
+            families.ipv4 |= service.is_in_family_of(Ipv4Addr::UNSPECIFIED.into());
+            families.ipv6 |= service.is_in_family_of(Ipv6Addr::UNSPECIFIED.into());
+            if families == Families::ALL {
+                break;
+            }
+        }
+        families
     }
 
     /// Adds changes that follow these. A value that returns to its first state is dropped; only the node facts, whose old value

@@ -1,9 +1,11 @@
 //! Creates renderers by name.
 
+use std::sync::Arc;
+
 use crate::{
     Renderer,
     dry_run::DryRun,
-    nftables::Nftables,
+    nftables::{Nftables, StaleFlowObserver},
     poison_isolator::PoisonIsolator,
     route::{RouteOptions, Routes},
 };
@@ -12,19 +14,23 @@ use crate::{
 pub const NAMES: [&str; 3] = ["nftables", "route", "dry-run"];
 
 /// The options of renderers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// No other process can change or remove the table of the renderer `nftables`, if the kernel supports that.
     pub own_table: bool,
     /// The options of the renderer `route`.
     pub route: RouteOptions,
+    /// Is told of each search for stale flows by the renderer `nftables`.
+    pub stale_flows: Option<Arc<dyn StaleFlowObserver>>,
 }
 
 /// Creates a renderer by its name; none for an unknown name.
 pub fn create(name: &str, options: Options) -> Option<Box<dyn Renderer>> {
     match name {
-        "nftables" if options.own_table => Some(Box::new(PoisonIsolator::new(Nftables::owning()))),
-        "nftables" => Some(Box::new(PoisonIsolator::new(Nftables::new()))),
+        "nftables" => {
+            let renderer = if options.own_table { Nftables::owning() } else { Nftables::new() };
+            Some(Box::new(PoisonIsolator::new(renderer.observed_by(options.stale_flows))))
+        }
         "route" => Some(Box::new(Routes::new(options.route))),
         "dry-run" => Some(Box::new(DryRun::new())),
         _ => None,

@@ -57,6 +57,7 @@ use self::{
 };
 pub use self::{
     capacity::COMPARE_LIMIT,
+    conntrack::StaleFlowObserver,
     evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
     inspect::{InspectError, Inspector, OtherChain},
     verify::TableVerifier,
@@ -123,6 +124,13 @@ impl Nftables {
     /// The same as [`Self::owning`], on a kernel of the caller's choice.
     pub fn owning_on(kernel: Arc<dyn Kernel>) -> Self {
         Self { keeps_others_out: true, ..Self::on(kernel) }
+    }
+
+    /// The same, whose searches for stale flows are told to `observer`.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Option<Arc<dyn StaleFlowObserver>>) -> Self {
+        self.reaper.observe(observer);
+        self
     }
 
     /// The error for the caller. If a missing module may be the reason, the next attempt determines which.

@@ -12,6 +12,7 @@ mod flow;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod netlink;
+mod observer;
 mod reaper;
 mod request;
 mod seqlock;
@@ -19,5 +20,6 @@ mod serving;
 mod stale;
 mod worker;
 
+pub use observer::StaleFlowObserver;
 pub(crate) use reaper::StaleFlowReaper;
 pub(crate) use serving::programmed;

@@ -13,6 +13,7 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, Snapshot};
 
 use super::{
+    observer::StaleFlowObserver,
     request::{Request, Services, Totals},
     seqlock::{Programming, ProgrammingSeqlock},
     serving::Backends,
@@ -35,6 +36,7 @@ pub(crate) struct StaleFlowReaper {
     incomplete: bool,
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
+    observer: Option<Arc<dyn StaleFlowObserver>>,
 }
 
 impl StaleFlowReaper {
@@ -47,7 +49,13 @@ impl StaleFlowReaper {
             incomplete: false,
             seqlock: Arc::default(),
             totals: Arc::default(),
+            observer: None,
         }
+    }
+
+    /// Tells `observer` of the searches. To be called before the first request.
+    pub(crate) fn observe(&mut self, observer: Option<Arc<dyn StaleFlowObserver>>) {
+        self.observer = observer;
     }
 
     /// Announces services before they are programmed. Programming lasts until the returned value is dropped: a search that runs
@@ -116,7 +124,7 @@ impl StaleFlowReaper {
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE);
         let (kernel, seqlock) = (Arc::clone(&self.kernel), Arc::clone(&self.seqlock));
-        let worker = Worker::new(kernel, requests, seqlock, Arc::clone(&self.totals));
+        let worker = Worker::new(kernel, requests, seqlock, Arc::clone(&self.totals), self.observer.clone());
         match self.kernel.spawn("stale-flows", Box::new(worker)) {
             Ok(()) => Some(queue),
             Err(error) => {

@@ -1,7 +1,7 @@
 //! The thread that deletes stale flows: one search per burst of changes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     mem,
     net::IpAddr,
     sync::{
@@ -13,10 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_model::{Protocol, ServiceChange};
+use contiv_model::{Families, Protocol, ServiceChange};
 
 use super::{
     netlink::FlowTable,
+    observer::StaleFlowObserver,
     request::{Request, Services, Totals},
     seqlock::ProgrammingSeqlock,
     stale::{Scope, StaleFlowFilter},
@@ -52,6 +53,7 @@ pub(super) struct Worker {
     table: Option<FlowTable>,
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
+    observer: Option<Arc<dyn StaleFlowObserver>>,
 }
 
 /// The programmed backends, and the flows that may be stale because of their changes.
@@ -72,14 +74,17 @@ impl Worker {
         requests: Receiver<Request>,
         seqlock: Arc<ProgrammingSeqlock>,
         totals: Arc<Totals>,
+        observer: Option<Arc<dyn StaleFlowObserver>>,
     ) -> Self {
-        Self { kernel, requests, state: State::default(), table: None, seqlock, totals }
+        Self { kernel, requests, state: State::default(), table: None, seqlock, totals, observer }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
     fn search(&mut self) {
         self.state.current = mem::take(&mut self.state.next);
+        let mut searched: BTreeMap<Family, (Duration, usize)> = BTreeMap::new();
         for ((family, protocol), scope) in self.state.current.scopes() {
+            let start = Instant::now();
             let mut outcome = self.delete_stale(family, protocol, scope);
             for attempt in 1..MAX_ATTEMPTS {
                 if outcome.is_ok() {
@@ -89,6 +94,9 @@ impl Worker {
                 self.kernel.sleep(RETRY_AFTER * attempt);
                 outcome = self.delete_stale(family, protocol, scope);
             }
+            let (took, total) = searched.entry(family).or_default();
+            *took += start.elapsed();
+            *total += outcome.as_ref().copied().unwrap_or_default();
             match outcome {
                 Ok(0) => {}
                 Ok(deleted) => {
@@ -102,6 +110,12 @@ impl Worker {
             }
         }
         self.state.current = StaleFlowFilter::default();
+        if let Some(observer) = &self.observer {
+            for (family, (took, deleted)) in searched {
+                let family = Families { ipv4: family == Family::V4, ipv6: family == Family::V6 };
+                observer.searched(family, took, deleted);
+            }
+        }
     }
 
     fn delete_stale(
