@@ -1,12 +1,12 @@
 //! The running agent, put together: store, node, renderers, debug HTTP, signals.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
-use contiv_renderer::{registry, route::Routes};
-use contiv_store::{Feed, NodeScope, Store, StoreUrl};
+use contiv_renderer::{nftables::StaleFlowObserver, registry, route::Routes};
+use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -19,7 +19,7 @@ use crate::{
     config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
     health::{self, ProxyHealth},
-    http::{self, Api},
+    http::{self, Api, ScrapeGuard},
     local_addresses::{self, Local},
     logging::LogLevel,
     metrics::Metrics,
@@ -31,6 +31,7 @@ use crate::{
     process::{self, SignalRequest, Signals, listen, listen_if_free, listen_when_free},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::{StateDir, attached_pods},
+    tls::ServerCertificate,
 };
 
 /// How many requests may be queued for the node core before callers have to wait.
@@ -64,12 +65,17 @@ async fn run_until_stopped(
     // With port 0 the system has chosen one.
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
     let healthz = open_healthz(config).await?;
+    let scrapes = open_metrics(config).await?;
     let store = open_store(config).await?;
     let feed = Feed::start_paged(store, key::ROOT);
-    let metrics = Arc::new(Metrics::new(config.service_counters));
+    let metrics = Metrics::new(config.service_counters);
+    let metrics =
+        if config.kube_proxy_metrics { metrics.with_kube_proxy(traffic_renderer(config)) } else { metrics };
+    let stale_flows = metrics.kube_proxy.clone().map(|it| Arc::new(it) as Arc<dyn StaleFlowObserver>);
+    let metrics = Arc::new(metrics);
     let (requests, receiver) = mpsc::channel(REQUESTS);
     let (outputs, health_checks, questions, proxy_health) = health::channels();
-    let options = registry::Options { own_table: config.own_table, route: config.routes() };
+    let options = registry::Options { own_table: config.own_table, route: config.routes(), stale_flows };
     let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
     let node = Node::new(
@@ -98,7 +104,7 @@ async fn run_until_stopped(
         },
         feed,
         receiver,
-        config.renderers.iter().map(|name| spec(*name, options)).collect(),
+        config.renderers.iter().map(|name| spec(*name, options.clone())).collect(),
         Arc::<Metrics>::clone(&metrics),
         outputs,
     )
@@ -110,8 +116,11 @@ async fn run_until_stopped(
         .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
-    if let Some((address, listener)) = healthz {
-        servers.spawn(serve_healthz(address, listener, api, proxy_health, stop.clone()));
+    if let Some(scrapes) = scrapes {
+        servers.spawn(scrapes.serve(api.clone(), stop.clone()));
+    }
+    if let Some(listener) = healthz {
+        servers.spawn(serve_healthz(listener, api, proxy_health, stop.clone()));
     }
     // It ends with the node.
     tokio::spawn(health_checks.run());
@@ -156,38 +165,102 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))
 }
 
-/// The address of /healthz, if it is wanted, and its listener, unless another program has the address.
-async fn open_healthz(config: &Config) -> anyhow::Result<Option<(SocketAddr, Option<TcpListener>)>> {
-    let Some(address) = config.healthz_listen.0 else { return Ok(None) };
-    let listener = listen_if_free("--healthz-listen", address).await?;
+/// An address that is listened on as soon as no other program has it.
+type PatientListener = (SocketAddr, Option<TcpListener>);
+
+/// Beside kube-proxy the addresses are in use that it has too. They are taken over once it is gone.
+async fn listen_patiently(
+    flag: &str,
+    address: SocketAddr,
+    what: &'static str,
+) -> anyhow::Result<PatientListener> {
+    let listener = listen_if_free(flag, address).await?;
     if let Some(listener) = &listener {
-        info!(healthz = %listener.local_addr().unwrap_or(address), "health for load balancers");
+        info!(address = %listener.local_addr().unwrap_or(address), "{what}");
     } else {
-        warn!(%address, "health for load balancers: another program has the address; it is tried until it is free");
+        warn!(%address, "{what}: another program has the address; it is tried until it is free");
     }
-    Ok(Some((address, listener)))
+    Ok((address, listener))
 }
 
-/// Serves /healthz. Beside kube-proxy its address is in use, and is taken over once kube-proxy is gone.
+/// The listener once the address is free; none if `stop` comes first.
+async fn when_free(
+    (address, listener): PatientListener,
+    what: &'static str,
+    stop: &CancellationToken,
+) -> Option<TcpListener> {
+    if listener.is_some() {
+        return listener;
+    }
+    tokio::select! {
+        listener = listen_when_free(address) => {
+            info!(%address, "{what}: the address is free now");
+            Some(listener)
+        }
+        () = stop.cancelled() => None,
+    }
+}
+
+const HEALTHZ: &str = "health for load balancers";
+const METRICS: &str = "metrics for scrapers";
+
+/// The address of /healthz, if it is wanted.
+async fn open_healthz(config: &Config) -> anyhow::Result<Option<PatientListener>> {
+    let Some(address) = config.healthz_listen.0 else { return Ok(None) };
+    listen_patiently("--healthz-listen", address, HEALTHZ).await.map(Some)
+}
+
 async fn serve_healthz(
-    address: SocketAddr,
-    listener: Option<TcpListener>,
+    listener: PatientListener,
     api: Api,
     proxy: watch::Receiver<ProxyHealth>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let listener = if let Some(listener) = listener {
-        listener
-    } else {
-        tokio::select! {
-            listener = listen_when_free(address) => {
-                info!(healthz = %address, "health for load balancers: the address is free now");
-                listener
-            }
-            () = stop.cancelled() => return Ok(()),
+    match when_free(listener, HEALTHZ, &stop).await {
+        Some(listener) => http::serve_load_balancers(listener, api, proxy, stop).await,
+        None => Ok(()),
+    }
+}
+
+/// The address of the metrics, and who may read them how.
+#[derive(Debug)]
+struct Scrapes {
+    listener: PatientListener,
+    who: ScrapeGuard,
+    certificate: Option<ServerCertificate>,
+}
+
+/// The address of the metrics, if they are wanted on one of their own.
+async fn open_metrics(config: &Config) -> anyhow::Result<Option<Scrapes>> {
+    let Some(address) = config.metrics_listen.0 else { return Ok(None) };
+    let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
+    let certificate = Some(&config.metrics_cert_file).filter(is_set);
+    let certificate = certificate.map(|file| ServerCertificate::read(file, &config.metrics_key_file));
+    let certificate = certificate.transpose().context("--metrics-cert-file")?;
+    let reviewer = match &config.store {
+        _ if !config.metrics_token_review => None,
+        StoreUrl::Kube(address) => Some(TokenReviewer::new(address.clone())),
+        other => {
+            bail!(
+                "metrics-token-review: the store {other} has no API server that knows tokens; use metrics-token-file"
+            )
         }
     };
-    http::serve_load_balancers(listener, api, proxy, stop).await
+    let who = ScrapeGuard::new(Some(&config.metrics_token_file).filter(is_set).cloned(), reviewer);
+    if who.asks_for_tokens() && certificate.is_none() && !address.ip().is_loopback() {
+        warn!(%address, "{METRICS}: tokens come unencrypted; set metrics-cert-file and metrics-key-file");
+    }
+    let listener = listen_patiently("--metrics-listen", address, METRICS).await?;
+    Ok(Some(Scrapes { listener, who, certificate }))
+}
+
+impl Scrapes {
+    async fn serve(self, api: Api, stop: CancellationToken) -> io::Result<()> {
+        match when_free(self.listener, METRICS, &stop).await {
+            Some(listener) => http::serve_metrics(listener, api, self.who, self.certificate, stop).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Pods whose interface went while no agent ran are detached, since no other process does it.
@@ -222,7 +295,8 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
     let name = name.as_str();
     RendererSpec::new(name, move || {
         // The name was validated when the configuration was read.
-        registry::create(name, options).unwrap_or_else(|| unreachable!("renderer {name} is registered"))
+        registry::create(name, options.clone())
+            .unwrap_or_else(|| unreachable!("renderer {name} is registered"))
     })
 }
 

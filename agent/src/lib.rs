@@ -35,6 +35,7 @@ mod process;
 mod round_trip;
 pub mod service_manager;
 pub mod state_dir;
+mod tls;
 
 #[cfg(test)]
 mod test_support;

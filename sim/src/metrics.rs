@@ -5,11 +5,13 @@ use std::{
     time::Instant,
 };
 
-use contiv_agent::{metrics::Metrics, node::Core};
+use contiv_agent::{
+    metrics::{Exposition, Metrics},
+    node::Core,
+};
 
 /// Gauges that tell times, or what was last found out, and so are no functions of the present state.
-const OF_THE_PAST: [&str; 3] =
-    ["contiv_process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
+const OF_THE_PAST: [&str; 3] = ["process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
 
 /// One reading.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ impl Scrape {
     /// Reads the metrics as the debug HTTP does.
     pub(crate) fn of(metrics: &Metrics, core: &Core, now: Instant) -> Self {
         metrics.set_state(core, now);
-        let text = metrics.text().unwrap_or_default();
+        let text = metrics.text(Exposition::Prometheus).unwrap_or_default();
         let gauges = text.lines().filter_map(|line| {
             let name = line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")?;
             Some(name.to_owned())

@@ -22,11 +22,17 @@ use super::{UsageError, agent_argument::AgentArgument};
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
 /// Keys of an agent's process that do not affect services on its node; those of etcd begin with `etcd-`.
-const PROCESS_KEYS: [&str; 16] = [
+const PROCESS_KEYS: [&str; 22] = [
     "store",
     "own-table",
     "listen",
     "healthz-listen",
+    "metrics-listen",
+    "metrics-cert-file",
+    "metrics-key-file",
+    "metrics-token-file",
+    "metrics-token-review",
+    "kube-proxy-metrics",
     "state-dir",
     "log-format",
     "log-level",

@@ -7,7 +7,7 @@ use clap::{Args, Command, ValueEnum};
 use super::{Outcome, Terminal};
 use crate::{
     config::{Config, Settings as _, controller::ControllerConfig},
-    metrics::Metrics,
+    metrics::{Exposition, Metrics},
 };
 
 /// Print a page of the documentation that is generated from the code
@@ -50,6 +50,55 @@ service changed that made an endpoint slice change. Kubernetes says so by the an
 before the agent began. The clocks of two machines are in it.
 ";
 
+const SCRAPES: &str = "
+## Scrapes from other machines
+
+The debug HTTP is for this machine. `metrics-listen` serves `/metrics` on an address of its own, and nothing else:
+
+```toml
+metrics-listen = \"0.0.0.0:10249\"
+metrics-cert-file = \"/etc/contiv/metrics/tls.crt\"
+metrics-key-file = \"/etc/contiv/metrics/tls.key\"
+metrics-token-review = true
+```
+
+- Both files make it TLS. They are looked at with each connection and read again when they have changed, so a renewed certificate
+  needs no restart; while they do not fit, the ones before stay in use, and the log says so.
+- `metrics-token-file` names a file with bearer tokens, one a line: a scrape needs one of them. It is read each time.
+- `metrics-token-review` asks the API server of a `kube:` store, as kube-rbac-proxy does: a TokenReview for whose the token is, a
+  SubjectAccessReview for whether they may `get` the path `/metrics`. An answer counts for 10 s. The chart gives the agent the
+  right to ask; Prometheus needs a ClusterRole with `nonResourceURLs: [/metrics]` and `verbs: [get]`.
+- 401 means that no known token came, 403 that its owner may not (the answer names them), 503 that the API server or the file
+  could not be asked. With both kinds of tokens one is enough.
+- While another program has the address, as kube-proxy has 10249, it is tried until it is free.
+";
+
+const KUBE_PROXY: &str = "
+## Under kube-proxy's names
+
+With `kube-proxy-metrics` dashboards, alerts and recording rules for kube-proxy go on: these have the names, types, labels and
+buckets that Kubernetes 1.34 to 1.36 documents, and the values of this agent. They are those of the renderer of this node's traffic,
+which is `nftables` where it runs.
+
+| metric | here |
+|---|---|
+| `kubeproxy_sync_proxy_rules_duration_seconds{ip_family}` | each call of the renderer that succeeded, in the families that it concerned: those of the services that changed, and both for a resync or a repair. One call programs both in one transaction |
+| `kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family}`, `…_partial_…` | a resync is full; changes and repairs are partial |
+| `kubeproxy_network_programming_duration_seconds{ip_family}` | as `contiv_network_programming_since_trigger_seconds`: one value a call, of its oldest trigger time; kube-proxy has one for each slice. The first snapshot has none |
+| `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family}` | when such a call last succeeded |
+| `kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family}` | when the renderer last got work. kube-proxy has a sync every 30 s even if nothing changes; here there is none then, so an alert on the age alone fires in a quiet cluster: compare the two |
+| `kubeproxy_sync_proxy_rules_endpoint_changes_total`, `…_service_changes_total` | changes of endpoint slices (and endpoints), and of services, that the store has told of; each object of a list is one, as with kube-proxy |
+| `kubeproxy_sync_proxy_rules_endpoint_changes_pending`, `…_service_changes_pending` | those of them that the renderer has not applied |
+| `kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family,traffic_policy}` | ports with endpoints, of which the policy Local (`internal`, `external`) leaves none to this node |
+| `kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family}` | calls of the renderer that failed |
+| `kubeproxy_conntrack_reconciler_sync_duration_seconds{ip_family}`, `…_deleted_entries_total` | searches for stale flows, and the flows that they deleted: also TCP and SCTP, where kube-proxy looks at UDP alone |
+| `kubeproxy_proxy_healthz_total{code}`, `kubeproxy_proxy_livez_total{code}` | answers at `healthz-listen` |
+
+Not here: `kubeproxy_sync_proxy_rules_iptables_*` and `kubeproxy_iptables_*`, since there is no iptables;
+`kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total`, since nothing is cleaned up later than in the same transaction;
+`rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, which are of Kubernetes' own programs.
+";
+
 const TRACES: &str = "
 ## Traces
 
@@ -70,10 +119,12 @@ token, are those of `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` add
 
 /// All metrics, with one value for each label.
 fn metrics() -> String {
-    let text = Metrics::with_examples().text().unwrap_or_default();
+    let text = Metrics::with_examples().text(Exposition::OpenMetrics).unwrap_or_default();
     let mut page = format!(
-        "# Metrics\n\nFor operators who collect metrics, and write alerts on them.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these, in the text form of OpenMetrics. \
-         Names are those of the field where they exist: the network-programming ones are kube-proxy's with our prefix. \
+        "# Metrics\n\nFor operators who collect metrics, and write alerts on them.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these, and so has `metrics-listen` (below): in the text form of Prometheus, \
+         or of OpenMetrics 1.0 for those who ask for it, compressed for those who take it. \
+         Names are those of the field where they exist: the network-programming ones are kube-proxy's with our prefix, and labels \
+         `namespace` and `service` are those of kube-state-metrics. \
          [examples/monitoring](../examples/monitoring/) has alerts and a dashboard on them.\n\n\
          | metric | type | what |\n|---|---|---|\n"
     );
@@ -82,6 +133,9 @@ fn metrics() -> String {
         let (name, what) = (&help[2], help[3].trim_end_matches('.'));
         let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).unwrap_or("");
         let labels = labels(name, &text);
+        if name.starts_with("kubeproxy_") {
+            continue;
+        }
         let suffix = if kind == "counter" { "_total" } else { "" };
         // Writing to text does not fail.
         let _ = writeln!(page, "| `{name}{suffix}{labels}` | {kind} | {what} |");
@@ -92,6 +146,8 @@ fn metrics() -> String {
          changes, and where the table is made anew.\n",
     );
     page.push_str(PROGRAMMING);
+    page.push_str(SCRAPES);
+    page.push_str(KUBE_PROXY);
     page.push_str(TRACES);
     page
 }

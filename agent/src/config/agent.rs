@@ -112,6 +112,33 @@ pub struct Config {
     #[serde(with = "text")]
     pub healthz_listen: OptionalAddress,
 
+    /// Address and port of /metrics for scrapers on other machines, as in 0.0.0.0:10249; nothing else is served there [default: none]
+    #[arg(long, env = "CONTIV_METRICS_LISTEN", value_name = "ADDR:PORT")]
+    #[serde(with = "text")]
+    pub metrics_listen: OptionalAddress,
+
+    /// Certificate chain (PEM) for TLS at metrics-listen; read again when it changes [default: no TLS]
+    #[arg(long, env = "CONTIV_METRICS_CERT_FILE", value_name = "FILE", value_parser = text::path())]
+    pub metrics_cert_file: PathBuf,
+
+    /// Private key (PEM) of that certificate
+    #[arg(long, env = "CONTIV_METRICS_KEY_FILE", value_name = "FILE", value_parser = text::path())]
+    pub metrics_key_file: PathBuf,
+
+    /// File with bearer tokens, one a line, of which a scrape at metrics-listen needs one [default: none is needed]
+    #[arg(long, env = "CONTIV_METRICS_TOKEN_FILE", value_name = "FILE", value_parser = text::path())]
+    pub metrics_token_file: PathBuf,
+
+    /// A scrape at metrics-listen needs a bearer token whose owner the API server of a `kube:` store lets get /metrics
+    #[arg(long, env = "CONTIV_METRICS_TOKEN_REVIEW", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub metrics_token_review: bool,
+
+    /// Have the metrics of kube-proxy under its own names (kubeproxy_…) too, so that dashboards and alerts for it go on
+    #[arg(long, env = "CONTIV_KUBE_PROXY_METRICS", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub kube_proxy_metrics: bool,
+
     /// Folder for the state that survives a restart; one agent at a time
     #[arg(long, env = "CONTIV_STATE_DIR", value_name = "DIR")]
     pub state_dir: PathBuf,

@@ -1,5 +1,7 @@
 //! Validation of values that have the right form.
 
+use std::path::PathBuf;
+
 use axum::http::Uri;
 use contiv_model::{LocalDetect, NodePortAddresses};
 use contiv_store::{StoreUrl, url::without_password};
@@ -48,6 +50,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
         problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
     }
+    problems.extend(problems_of_metrics(config));
     if config.mass_deletion_percent > 100 {
         problems
             .push("mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off".to_owned());
@@ -98,6 +101,24 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     }
     if let Err(error) = crate::logging::filter(&config.log_level) {
         problems.push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
+    }
+    problems
+}
+
+/// Those of `metrics-…`. Without `metrics-listen` the others are ignored.
+fn problems_of_metrics(config: &Config) -> Vec<String> {
+    let Some(listen) = config.metrics_listen.0 else { return Vec::new() };
+    let mut problems = Vec::new();
+    let others = [("the debug HTTP", Some(config.listen)), ("healthz-listen", config.healthz_listen.0)];
+    for (what, _) in others.iter().filter(|(_, other)| *other == Some(listen) && listen.port() != 0) {
+        problems.push(format!("metrics-listen: {what} has that address; choose another port"));
+    }
+    let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
+    let pair = [("cert", is_set(&config.metrics_cert_file)), ("key", is_set(&config.metrics_key_file))];
+    if let [(there, true), (missing, false)] | [(missing, false), (there, true)] = pair {
+        problems.push(format!(
+            "metrics-{there}-file: it is of no use without metrics-{missing}-file; set both or none"
+        ));
     }
     problems
 }

@@ -22,7 +22,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 48] = [
+const VALUES: [(&str, &str, &str); 54] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -43,6 +43,12 @@ const VALUES: [(&str, &str, &str); 48] = [
     ("route-nexthop-idle", "\"30s\"", "1m"),
     ("listen", "\"[::1]:1\"", "[::1]:2"),
     ("healthz-listen", "\"0.0.0.0:10256\"", "[::]:10256"),
+    ("metrics-listen", "\"0.0.0.0:10249\"", "[::]:10249"),
+    ("metrics-cert-file", "\"/a/tls.crt\"", "/b/tls.crt"),
+    ("metrics-key-file", "\"/a/tls.key\"", "/b/tls.key"),
+    ("metrics-token-file", "\"/a/tokens\"", "/b/tokens"),
+    ("metrics-token-review", "true", "false"),
+    ("kube-proxy-metrics", "true", "false"),
     ("state-dir", "\"/1\"", "/2"),
     ("log-format", "\"json\"", "text"),
     ("log-level", "\"debug\"", "warn,contiv_store=trace"),
@@ -250,6 +256,17 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             "service-cidrs: 10.96.0.1/12 has bits beyond its prefix; write 10.96.0.0/12",
         ),
         ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
+        ("metrics-listen = \"127.0.0.1:9999\"", &[], "metrics-listen: the debug HTTP has that address"),
+        (
+            "metrics-listen = \"[::]:1\"\nhealthz-listen = \"[::]:1\"",
+            &[],
+            "metrics-listen: healthz-listen has that address; choose another port",
+        ),
+        (
+            "metrics-listen = \"[::]:1\"\nmetrics-key-file = \"/key\"",
+            &[],
+            "metrics-key-file: it is of no use without metrics-cert-file; set both or none",
+        ),
         (
             "masquerade-egress = true\nlocal-detect = \"none\"",
             &[],

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt, io, sync::Arc};
 use axum::{
     Json, Router,
     extract::{FromRef, State},
+    http::HeaderMap,
     response::Response,
     routing::get,
 };
@@ -17,10 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::{self, ApiError},
-    health::open_metrics,
     log_level,
     protection::protect,
-    serve_router,
+    scrape, serve_router,
 };
 use crate::{
     config::{ControllerName, controller::ControllerConfig},
@@ -147,9 +147,9 @@ async fn status(State(api): State<ControllerApi>) -> Json<Value> {
     }))
 }
 
-async fn metrics(State(api): State<ControllerApi>) -> Response {
+async fn metrics(State(api): State<ControllerApi>, headers: HeaderMap) -> Response {
     api.inner.metrics.set_is_leader(api.inner.observer.leadership().leads);
-    open_metrics(api.inner.metrics.text())
+    scrape::answer(&headers, |form| api.inner.metrics.text(form))
 }
 
 impl ControllerApi {

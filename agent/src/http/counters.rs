@@ -6,6 +6,7 @@ use axum::{
     Json,
     extract::{Query as Arguments, State, rejection::QueryRejection},
 };
+use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -36,12 +37,10 @@ pub(super) struct CountersView {
 }
 
 impl CountersView {
-    /// Services by name, with their served and refused connections.
-    pub(super) fn connections(&self) -> Vec<(String, u64, u64)> {
-        self.services
-            .iter()
-            .map(|usage| (usage.service.to_string(), usage.connections, usage.refused))
-            .collect()
+    /// Services with their served and refused connections.
+    pub(super) fn connections(&self) -> Vec<(ServiceId, u64, u64)> {
+        let services = self.services.iter();
+        services.map(|usage| (usage.service.clone(), usage.connections, usage.refused)).collect()
     }
 }
 

@@ -1,13 +1,8 @@
-//! Probes and metrics.
+//! Probes.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::time::Instant;
 
-use axum::{
-    Json,
-    extract::State,
-    http::header::CONTENT_TYPE,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State};
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
@@ -37,22 +32,4 @@ fn not_ready(renderers: &[RendererView]) -> String {
         None => format!("{} is {}", renderer.name, renderer.state),
     };
     waiting.map(reason).collect::<Vec<_>>().join("; ")
-}
-
-/// While the node does not answer, its gauges are the previous ones; the rest is current.
-pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    let metrics = Arc::clone(&api.metrics);
-    let _ = api.ask(move |core| metrics.set_state(core, Instant::now())).await;
-    if api.metrics.services.bound() > 0
-        && let Ok(counted) = super::counters::read(&api, Some(api.metrics.services.bound())).await
-    {
-        api.metrics.services.set(&counted.connections());
-    }
-    open_metrics(api.metrics.text())
-}
-
-/// The answer to a scrape.
-pub(super) fn open_metrics(text: Result<String, fmt::Error>) -> Response {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, content_type)], text.unwrap_or_default()).into_response()
 }

@@ -61,12 +61,20 @@ pub async fn serve_load_balancers(
 
 async fn healthz(State(source): State<Source>) -> Response {
     let node_eligible = source.proxy.borrow().node_eligible;
-    source.answer(Some(node_eligible)).await
+    let answer = source.answer(Some(node_eligible)).await;
+    if let Some(kube_proxy) = &source.api.metrics.kube_proxy {
+        kube_proxy.count_healthz(answer.status().as_u16());
+    }
+    answer
 }
 
 /// Whether the agent should be restarted; the node's state does not matter.
 async fn livez(State(source): State<Source>) -> Response {
-    source.answer(None).await
+    let answer = source.answer(None).await;
+    if let Some(kube_proxy) = &source.api.metrics.kube_proxy {
+        kube_proxy.count_livez(answer.status().as_u16());
+    }
+    answer
 }
 
 impl Source {

@@ -3,6 +3,7 @@
 
 mod actions;
 mod api;
+mod bearer;
 mod controller;
 mod counters;
 mod endpoints;
@@ -11,10 +12,12 @@ mod health;
 mod load_balancer;
 mod log_level;
 mod loopback;
+mod metrics_listener;
 mod page;
 mod pods;
 mod protection;
 mod response_budget;
+mod scrape;
 mod serve_router;
 mod trace;
 mod views;
@@ -32,10 +35,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use api::Api;
+pub use bearer::ScrapeGuard;
 pub use controller::CONTROLLER_ENDPOINTS;
 pub(crate) use controller::{ControllerApi, serve_controllers};
 pub use endpoints::ENDPOINTS;
 pub use load_balancer::serve_load_balancers;
+pub(crate) use metrics_listener::serve_metrics;
 use protection::protect;
 use serve_router::serve_router;
 
@@ -46,7 +51,7 @@ pub fn router(api: Api) -> Router {
             .route("/", get(page::page))
             .route("/liveness", get(health::liveness))
             .route("/readiness", get(health::readiness))
-            .route("/metrics", get(health::metrics))
+            .route("/metrics", get(scrape::metrics))
             .route("/status", get(views::status))
             .route("/sizes", get(counters::sizes))
             .route("/counters", get(counters::counters))

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use contiv_controller::queue::WorkQueueMetrics;
-use prometheus_client::{encoding::text::encode, metrics::gauge::Gauge, registry::Registry};
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use super::process;
+use super::{Exposition, process};
 
 /// All metrics of the controllers, and their text. Those of work queues have client-go's names, the others our prefix.
 #[derive(Debug)]
@@ -19,8 +19,9 @@ impl ControllerMetrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let leader = Gauge::default();
+        process::register(&mut registry);
         let ours = registry.sub_registry_with_prefix("contiv");
-        process::register(ours);
+        process::register_build(ours);
         ours.register("controller_leader", "1 while this instance is the active one", leader.clone());
         Self { registry, leader }
     }
@@ -40,14 +41,12 @@ impl ControllerMetrics {
         self.leader.set(leads.into());
     }
 
-    /// Everything in the text form of `OpenMetrics`.
+    /// Everything in this form.
     ///
     /// # Errors
     /// Never: text can be written to memory.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    pub fn text(&self, form: Exposition) -> Result<String, fmt::Error> {
+        form.encode(&self.registry)
     }
 }
 

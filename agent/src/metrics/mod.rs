@@ -2,10 +2,13 @@
 
 mod controller;
 mod events;
+mod exposition;
+mod kube_proxy;
 mod process;
 mod renderers;
 mod services;
 mod sizes;
+mod value;
 
 use std::{
     fmt,
@@ -13,12 +16,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use prometheus_client::{encoding::text::encode, registry::Registry};
+use contiv_model::{Families, ServiceId};
+use prometheus_client::registry::Registry;
 
-use crate::node::{Core, MetricSink, message::Metric};
+use crate::node::{
+    Core, MetricSink,
+    message::{Extent, Metric},
+};
 
 pub use controller::ControllerMetrics;
 pub use events::EventMetrics;
+pub use exposition::Exposition;
+pub use kube_proxy::KubeProxyMetrics;
 pub use renderers::RendererMetrics;
 pub use services::ServiceMetrics;
 pub use sizes::SizeMetrics;
@@ -35,35 +44,57 @@ pub struct Metrics {
     pub sizes: SizeMetrics,
     /// Usage of single services.
     pub services: ServiceMetrics,
+    /// Those of kube-proxy, if they are wanted.
+    pub kube_proxy: Option<KubeProxyMetrics>,
 }
 
 impl Metrics {
     /// Registers everything. At most `service_counters` services have metrics of their own.
     pub fn new(service_counters: usize) -> Self {
-        let mut registry = Registry::with_prefix("contiv");
+        let mut registry = Registry::default();
         process::register(&mut registry);
-        let events = EventMetrics::register(&mut registry);
-        let renderers = RendererMetrics::register(&mut registry);
-        let sizes = SizeMetrics::register(&mut registry);
-        let services = ServiceMetrics::register(service_counters, &mut registry);
-        Self { registry, events, renderers, sizes, services }
+        let ours = registry.sub_registry_with_prefix("contiv");
+        process::register_build(ours);
+        let events = EventMetrics::register(ours);
+        let renderers = RendererMetrics::register(ours);
+        let sizes = SizeMetrics::register(ours);
+        let services = ServiceMetrics::register(service_counters, ours);
+        Self { registry, events, renderers, sizes, services, kube_proxy: None }
+    }
+
+    /// The same with the metrics of kube-proxy too, for the renderer of this node's traffic.
+    #[must_use]
+    pub fn with_kube_proxy(mut self, traffic_renderer: &str) -> Self {
+        self.kube_proxy = Some(KubeProxyMetrics::register(traffic_renderer.into(), &mut self.registry));
+        self
     }
 
     /// All metrics with some value for each, so that all are shown.
     pub fn with_examples() -> Self {
-        let metrics = Self::new(1);
+        let metrics = Self::new(1).with_kube_proxy("nftables");
         let renderer: Arc<str> = "nftables".into();
+        let extent = |is_full| Extent { is_full, families: Families::ALL };
         for metric in [
             Metric::Event("change"),
             Metric::Renderer(Arc::clone(&renderer)),
-            Metric::Applied(Arc::clone(&renderer), Duration::ZERO),
-            Metric::Programmed(Arc::clone(&renderer), Duration::ZERO, Some(Duration::ZERO)),
+            Metric::Queued(Families::ALL),
+            Metric::Applied(Arc::clone(&renderer), Duration::ZERO, extent(true)),
+            Metric::Applied(Arc::clone(&renderer), Duration::ZERO, extent(false)),
+            Metric::Programmed {
+                renderer: Arc::clone(&renderer),
+                since_receipt: Some(Duration::ZERO),
+                since_trigger: Some(Duration::ZERO),
+                families: Families::ALL,
+            },
             Metric::Verified(Arc::clone(&renderer), 0),
         ] {
             metrics.count(&metric);
         }
         metrics.renderers.introduce_gauges(&renderer);
-        metrics.services.set(&[("shop/web".to_owned(), 0, 0)]);
+        metrics.services.set(&[(ServiceId::new("shop", "web"), 0, 0)]);
+        if let Some(kube_proxy) = &metrics.kube_proxy {
+            kube_proxy.show_examples();
+        }
         metrics
     }
 
@@ -71,16 +102,17 @@ impl Metrics {
     pub fn set_state(&self, core: &Core, now: Instant) {
         self.sizes.set(&core.status(), &core.sizes());
         self.renderers.set(&core.renderers(now));
+        if let Some(kube_proxy) = &self.kube_proxy {
+            kube_proxy.set(&core.proxy_state());
+        }
     }
 
-    /// Everything in the text form of `OpenMetrics`.
+    /// Everything in this form.
     ///
     /// # Errors
     /// Never: text can be written to memory.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    pub fn text(&self, form: Exposition) -> Result<String, fmt::Error> {
+        form.encode(&self.registry)
     }
 }
 
@@ -89,6 +121,9 @@ impl MetricSink for Metrics {
         match metric {
             Metric::Event(kind) => self.events.count(kind),
             _ => self.renderers.count(metric),
+        }
+        if let Some(kube_proxy) = &self.kube_proxy {
+            kube_proxy.count(metric);
         }
     }
 }
@@ -101,25 +136,36 @@ mod tests {
     fn metrics_carry_the_prefix_and_exist_from_start_or_first_event() {
         let metrics = Metrics::new(1);
         metrics.count(&Metric::Event("change"));
-        metrics.count(&Metric::Applied("nftables".into(), Duration::from_micros(150)));
-        metrics.count(&Metric::Failed("nftables".into()));
-        metrics.services.set(&[("shop/web".to_owned(), 5, 2), ("shop/cart".to_owned(), 4, 0)]);
-        let text = metrics.text().unwrap();
+        metrics.count(&Metric::Applied(
+            "nftables".into(),
+            Duration::from_micros(150),
+            Extent { is_full: true, families: Families::ALL },
+        ));
+        metrics.count(&Metric::Failed("nftables".into(), Families::ALL));
+        metrics
+            .services
+            .set(&[(ServiceId::new("shop", "web"), 5, 2), (ServiceId::new("shop", "cart"), 4, 0)]);
+        let text = metrics.text(Exposition::OpenMetrics).unwrap();
         for expected in [
             concat!("contiv_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
-            "contiv_process_start_time_seconds",
-            "contiv_process_resident_memory_bytes",
+            "\nprocess_cpu_seconds_total ",
+            "\nprocess_max_fds ",
+            "\nprocess_open_fds ",
+            "\nprocess_resident_memory_bytes ",
+            "\nprocess_start_time_seconds ",
+            "\nprocess_virtual_memory_bytes ",
             "contiv_events_total{kind=\"change\"} 1",
             "contiv_sync_failures_total{renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_bucket{le=\"0.0002\",renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_count{renderer=\"nftables\"} 1",
-            "contiv_service_connections_total{service=\"shop/web\"} 5",
-            "contiv_service_refused_connections_total{service=\"shop/web\"} 2",
+            "contiv_service_connections_total{namespace=\"shop\",service=\"web\"} 5",
+            "contiv_service_refused_connections_total{namespace=\"shop\",service=\"web\"} 2",
             "contiv_services 0",
             "contiv_store_revision 0",
         ] {
             assert!(text.contains(expected), "{expected} is not in:\n{text}");
         }
-        assert!(!text.contains("shop/cart"), "one service at most");
+        assert!(!text.contains("cart"), "one service at most");
+        assert!(!text.contains("kubeproxy_"), "they were not asked for");
     }
 }

@@ -14,6 +14,7 @@ use prometheus_client::{
 };
 use std::sync::atomic::AtomicU64;
 
+use super::value::gauge;
 use crate::node::{RendererView, message::Metric};
 
 /// Counts and times the calls of renderers. Clones count together.
@@ -122,25 +123,27 @@ impl RendererMetrics {
     /// Counts what happens to renderers.
     pub(super) fn count(&self, metric: &Metric) {
         match metric {
-            Metric::Event(_) => {}
+            Metric::Event(_) | Metric::Queued(_) => {}
             Metric::Renderer(renderer) => {
                 let label = label(renderer);
                 drop(self.failures.get_or_create(&label));
                 drop(self.foreign_changes.get_or_create(&label));
                 drop(self.repairs.get_or_create(&label));
             }
-            Metric::Applied(renderer, duration) => {
+            Metric::Applied(renderer, duration, _) => {
                 self.duration.get_or_create(&label(renderer)).observe(duration.as_secs_f64());
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 self.last.get_or_create(&label(renderer)).set(now.as_secs_f64());
             }
-            Metric::Programmed(renderer, after, since_trigger) => {
+            Metric::Programmed { renderer, since_receipt, since_trigger, .. } => {
                 if let Some(since_trigger) = since_trigger {
                     self.since_trigger.get_or_create(&label(renderer)).observe(since_trigger.as_secs_f64());
                 }
-                self.programming.get_or_create(&label(renderer)).observe(after.as_secs_f64());
+                if let Some(since_receipt) = since_receipt {
+                    self.programming.get_or_create(&label(renderer)).observe(since_receipt.as_secs_f64());
+                }
             }
-            Metric::Failed(renderer) => {
+            Metric::Failed(renderer, _) => {
                 self.failures.get_or_create(&label(renderer)).inc();
             }
             Metric::ForeignChange(renderer) => {
@@ -176,8 +179,4 @@ impl RendererMetrics {
 
 fn label(renderer: &str) -> RendererLabel {
     RendererLabel { renderer: renderer.to_owned() }
-}
-
-fn gauge(value: usize) -> i64 {
-    value.try_into().unwrap_or(i64::MAX)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use contiv_model::ServiceId;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -18,6 +19,7 @@ pub struct ServiceMetrics {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ServiceLabel {
+    namespace: String,
     service: String,
 }
 
@@ -43,11 +45,12 @@ impl ServiceMetrics {
     }
 
     /// Sets the counts of services, the most used first; those beyond the limit are left out.
-    pub fn set(&self, connections: &[(String, u64, u64)]) {
+    pub fn set(&self, connections: &[(ServiceId, u64, u64)]) {
         self.connections.clear();
         self.refused.clear();
         for (service, served, refused) in connections.iter().take(self.bound) {
-            let label = ServiceLabel { service: service.clone() };
+            let label =
+                ServiceLabel { namespace: service.namespace.to_string(), service: service.name.to_string() };
             // The kernel counts, and may restart at zero, like counters of Prometheus.
             self.connections.get_or_create(&label).inner().store(*served, Ordering::Relaxed);
             self.refused.get_or_create(&label).inner().store(*refused, Ordering::Relaxed);

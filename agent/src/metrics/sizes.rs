@@ -2,6 +2,7 @@
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
+use super::value;
 use crate::node::{Sizes, Status};
 
 /// The gauges.
@@ -64,7 +65,7 @@ impl SizeMetrics {
             (&self.services_with_lost_frontends, sizes.services_with_lost_frontends),
             (&self.quarantined, status.quarantined),
         ] {
-            gauge.set(size.try_into().unwrap_or(i64::MAX));
+            gauge.set(value::gauge(size));
         }
         self.revision.set(status.revision);
         self.ready.set(status.ready.into());

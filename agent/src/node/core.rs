@@ -10,6 +10,7 @@ mod describe;
 mod history;
 mod own_node;
 mod pods;
+mod proxy_state;
 mod quarantine;
 mod renderers;
 mod sizes;
@@ -25,8 +26,8 @@ use std::{
 };
 
 use contiv_model::{
-    ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId, Processor,
-    ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
+    ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
+    Processor, ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -53,6 +54,7 @@ use verification::{Verifications, Verified};
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
 pub use own_node::own_node_key;
+pub use proxy_state::{ObjectChanges, PortsByFamily, ProxyState, WithoutLocalBackends};
 pub use quarantine::Quarantined;
 pub use renderers::{LastError, LastReport, RendererView};
 pub use sizes::{LostFrontend, Sizes};
@@ -257,6 +259,7 @@ impl Core {
         keep.extend(kept.map(|key| key.to_path()));
         let objects = resync.objects.len();
         debug!(list = %resync, revision, "a list of the store");
+        self.renderers.note_seen(ObjectChanges::of_objects(&resync.objects));
         changes.merge(self.processor.resync_sharing(resync, names));
         self.quarantine.replace_values(bad, self.now);
         self.quarantine.replace_problems(problems, self.now);
@@ -276,6 +279,7 @@ impl Core {
         let DecodedChanges { mut events, statuses, triggered } = decoded;
         let at = Timestamps { triggered, ..Timestamps::received(received, self.now) };
         self.store.revision = batch.revision;
+        self.renderers.note_seen(ObjectChanges::of_events(&events));
         let decision = self.guard.check_changes(&self.processor, &mut events, self.now);
         self.report_held(&decision);
         let bad = statuses.iter().filter(|status| matches!(status, ValueStatus::Bad(_))).count();
@@ -399,6 +403,7 @@ impl Core {
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
         let has_work = !renderers.is_empty();
+        self.count_queued(&renderers, || changes.families());
         self.record(kind, description, Some(&changes), renderers, at);
         if has_work {
             self.renderers.add_changes(&changes, EventRange::one(event, at));
@@ -442,6 +447,7 @@ impl Core {
         at: Timestamps,
     ) {
         self.renderers.need_resync(&renderers, EventRange::one(self.history.next(), at));
+        self.count_queued(&renderers, || Families::ALL);
         self.record(kind, description, changes, renderers, at);
         self.dispatch();
     }
@@ -450,6 +456,13 @@ impl Core {
     fn dispatch(&mut self) {
         let snapshot = || self.carriers.corrected(self.processor.snapshot());
         self.renderers.dispatch(self.store.revision, self.now, snapshot, &mut self.out);
+    }
+
+    /// Counts new work for these renderers, if that of this node's traffic is one of them.
+    fn count_queued(&mut self, renderers: &[Arc<str>], families: impl Fn() -> Families) {
+        if renderers.contains(&self.traffic_renderer) {
+            self.out.push(Output::Count(Metric::Queued(families())));
+        }
     }
 
     /// Adds an event to the history and returns its number.
@@ -504,6 +517,7 @@ impl Core {
         if !changes.is_empty() {
             let (at, renderers) = (Timestamps::now(self.now), self.renderers.names());
             let description = format!("{} services, between nftables and routes", changes.services.len());
+            self.count_queued(&renderers, || changes.families());
             let event = self.record("handover", description, Some(&changes), renderers, at);
             self.renderers.add_changes(&Arc::new(changes), EventRange::one(event, at));
         }
@@ -533,6 +547,7 @@ impl Core {
         }
         warn!(%renderer, what, "others changed the dataplane; undoing it");
         let description = format!("dataplane of renderer {renderer}: {what}");
+        self.count_queued(std::slice::from_ref(renderer), || Families::ALL);
         self.record(FOREIGN_CHANGE, description, None, vec![Arc::clone(renderer)], at);
         self.dispatch();
     }
@@ -745,6 +760,13 @@ impl Core {
     pub fn sizes(&self) -> Sizes {
         let left_to_other_proxies = self.processor.services_left_to_others().count();
         Sizes { left_to_other_proxies, ..Sizes::of(self.processor.services().map(|(_, service)| &**service)) }
+    }
+
+    /// What kube-proxy counts of its state.
+    pub fn proxy_state(&self) -> ProxyState {
+        let (seen, pending) = self.renderers.seen_and_pending(&self.traffic_renderer);
+        let services = self.processor.services().map(|(_, service)| &**service);
+        ProxyState { seen, pending, without_local_backends: WithoutLocalBackends::of(services) }
     }
 
     /// The active objects of a type.

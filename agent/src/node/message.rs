@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_model::{ChangeSet, InterfaceName, LocalInterfaces, PodId, Snapshot};
+use contiv_model::{ChangeSet, Families, InterfaceName, LocalInterfaces, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
 use jiff::Timestamp;
 use thiserror::Error;
@@ -115,6 +115,24 @@ impl Work {
             Self::Heal(_) => "heal",
         }
     }
+
+    /// What it concerns.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Self::Resync(_) => Extent { is_full: true, families: Families::ALL },
+            Self::Update(changes) => Extent { is_full: false, families: changes.families() },
+            Self::Heal(_) => Extent { is_full: false, families: Families::ALL },
+        }
+    }
+}
+
+/// The part of a dataplane that some work concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// All of it, rather than changes.
+    pub is_full: bool,
+    /// The address families.
+    pub families: Families,
 }
 
 /// The result of a renderer's work.
@@ -180,12 +198,23 @@ pub enum Metric {
     Renderer(Arc<str>),
     /// An event of this kind was recorded.
     Event(&'static str),
-    /// A renderer has applied work, which took this long.
-    Applied(Arc<str>, Duration),
-    /// A change of the store was applied this long after its receipt; and after its trigger time, if known.
-    Programmed(Arc<str>, Duration, Option<Duration>),
-    /// A renderer has failed.
-    Failed(Arc<str>),
+    /// The renderer of this node's traffic has new work, which concerns these families.
+    Queued(Families),
+    /// A renderer has applied work of this extent, which took this long.
+    Applied(Arc<str>, Duration, Extent),
+    /// A renderer has applied a change of the store.
+    Programmed {
+        /// The renderer.
+        renderer: Arc<str>,
+        /// How long after its receipt, if it was applied as a change and not by a resync.
+        since_receipt: Option<Duration>,
+        /// How long after its trigger time, if known.
+        since_trigger: Option<Duration>,
+        /// The families that it concerned.
+        families: Families,
+    },
+    /// A renderer has failed at work for these families.
+    Failed(Arc<str>, Families),
     /// Another process has changed the dataplane of a renderer.
     ForeignChange(Arc<str>),
     /// Such a change was repaired.

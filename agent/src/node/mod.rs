@@ -35,8 +35,8 @@ mod tests;
 
 pub use self::core::{
     Core, CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, HistoryQuery, LastError, LastReport,
-    LostFrontend, MirrorStatus, Outcome, Quarantined, Record, RendererView, Sizes, Status, StoreDown,
-    VerificationConfig, VerificationView,
+    LostFrontend, MirrorStatus, ObjectChanges, Outcome, PortsByFamily, ProxyState, Quarantined, Record,
+    RendererView, Sizes, Status, StoreDown, VerificationConfig, VerificationView, WithoutLocalBackends,
 };
 pub use api::{Question, Reply, Request};
 pub use driver::{Node, NodeConfig, StoreFeedEnded};

@@ -12,9 +12,12 @@ use std::{collections::BTreeSet, time::Duration};
 use contiv_model::ServiceId;
 use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Core, Input, Outcome, Record, Request};
-use crate::test_support::{
-    Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
+use super::{Core, Input, Outcome, ProxyState, Record, Request};
+use crate::{
+    metrics::Exposition,
+    test_support::{
+        Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
+    },
 };
 
 /// How long the first list of the store may take.
@@ -135,7 +138,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
     let Outcome::Applied { sent_after_ms: Some(sent), .. } = records[1].renderers["test"] else { panic!() };
     assert!(sent < 20_000.0, "the node took it up now: {sent}");
     let value = |name: &str| {
-        let text = harness.metrics.text().unwrap();
+        let text = harness.metrics.text(Exposition::Prometheus).unwrap();
         let series = format!("contiv_network_programming_{name}{{renderer=\"test\"}} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&series));
         line.map(|value| value.parse::<f64>().unwrap())
@@ -151,6 +154,36 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
     assert_eq!(value("since_trigger_seconds_count"), Some(1.0));
     assert!((0.05..20.0).contains(&value("since_trigger_seconds_sum").unwrap()));
     assert_eq!(value("duration_seconds_count"), Some(2.0));
+
+    renderer.set(Mode::Fail);
+    harness.say(batch(10, vec![triggered_now(4)])).await;
+    harness.renderer("test", |view| view.failures > 0).await;
+    renderer.set(Mode::Work);
+    harness.renderer("test", |view| view.applied_revision == 10).await;
+    assert_eq!(value("since_trigger_seconds_count"), Some(2.0), "what failed at first counts too");
+}
+
+#[tokio::test]
+async fn changes_of_store_are_pending_until_traffic_renderer_has_them() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    let counts = async || {
+        let ProxyState { seen, pending, .. } = harness.ask(Core::proxy_state).await;
+        [seen.services, seen.endpoints, pending.services, pending.endpoints]
+    };
+    assert_eq!(counts().await, [1, 1, 0, 0], "the first list");
+    renderer.set(Mode::Fail);
+    harness.say(batch(8, vec![put(slice("web", 2)), put(slice("db", 3)), put(service("db", 2))])).await;
+    harness.renderer("test", |view| view.failures > 0).await;
+    assert_eq!(counts().await, [2, 3, 1, 2]);
+    harness.say(batch(9, vec![delete(service("db", 2))])).await;
+    harness.renderer("test", |view| view.failures > 1).await;
+    assert_eq!(counts().await, [3, 3, 2, 2]);
+    renderer.set(Mode::Work);
+    harness.renderer("test", |view| view.applied_revision == 9).await;
+    assert_eq!(counts().await, [3, 3, 0, 0]);
 }
 
 fn is_done(record: &Record) -> bool {
@@ -253,7 +286,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
     assert!(records.iter().filter(|record| record.kind == "change").all(|record| is_applied(&record)));
     let retry = records.iter().find(|record| record.kind == "retry").unwrap();
     assert!(retry.description.contains("as the test wants it"), "{}", retry.description);
-    let text = harness.metrics.text().unwrap();
+    let text = harness.metrics.text(Exposition::Prometheus).unwrap();
     let none = "contiv_sync_failures_total{renderer=\"test\"} 0\n";
     assert!(text.contains("contiv_sync_failures_total{renderer=\"test\"}") && !text.contains(none), "{text}");
 }

@@ -103,8 +103,9 @@ impl Harness {
         }
         let (feed, lists) = listed();
         let (requests, asked) = mpsc::channel(64);
-        let metrics = Arc::new(Metrics::new(10));
-        let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name()).into();
+        let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name());
+        let metrics = Arc::new(Metrics::new(10).with_kube_proxy(traffic_renderer));
+        let traffic_renderer = traffic_renderer.into();
         let (outputs, server, health_checks, proxy_health) = health::channels();
         tokio::spawn(server.run());
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));

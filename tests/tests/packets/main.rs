@@ -24,6 +24,7 @@ mod kernel_trace;
 mod kubernetes;
 mod lab;
 mod mass_deletion;
+mod metrics;
 mod mirror;
 mod mirror_kills;
 mod nat44;

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     history::{EventRange, Outcome, milliseconds},
+    proxy_state::ObjectChanges,
     verification::VerificationView,
 };
 use crate::{
@@ -33,6 +34,8 @@ pub use view::RendererView;
 #[derive(Debug)]
 pub(super) struct Renderers {
     all: Vec<RendererSchedule>,
+    /// Changes that the store has told of.
+    seen: ObjectChanges,
 }
 
 /// The result of work.
@@ -47,12 +50,26 @@ pub(super) struct RendererReport {
 
 impl Renderers {
     pub(super) fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {
-        Self { all: names.into_iter().map(RendererSchedule::new).collect() }
+        Self { all: names.into_iter().map(RendererSchedule::new).collect(), seen: ObjectChanges::default() }
     }
 
     /// All names.
     pub(super) fn names(&self) -> Vec<Arc<str>> {
         self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
+    }
+
+    /// Counts changes that the store tells of, before what follows of them is scheduled.
+    pub(super) fn note_seen(&mut self, changes: ObjectChanges) {
+        for renderer in self.all.iter_mut().filter(|renderer| !renderer.has_work()) {
+            renderer.covered = self.seen;
+        }
+        self.seen = self.seen.and(changes);
+    }
+
+    /// The counted changes, and those of them that a renderer has not applied.
+    pub(super) fn seen_and_pending(&self, name: &str) -> (ObjectChanges, ObjectChanges) {
+        let waiting = self.find(name).filter(|renderer| renderer.has_work());
+        (self.seen, waiting.map_or_else(ObjectChanges::default, |renderer| self.seen.since(renderer.covered)))
     }
 
     /// Adds these changes to the pending work of all.
@@ -98,7 +115,7 @@ impl Renderers {
         let mut shared: Option<Arc<Snapshot>> = None;
         for renderer in &mut self.all {
             let snapshot = || Arc::clone(shared.get_or_insert_with(|| Arc::new(snapshot())));
-            if let Some(work) = renderer.next_work(revision, now, snapshot) {
+            if let Some(work) = renderer.next_work(revision, now, self.seen, snapshot) {
                 out.push(Output::Render(Arc::clone(&renderer.name), work));
             }
         }
@@ -114,20 +131,26 @@ impl Renderers {
         let WorkDone { renderer: name, result, is_watched, duration } = done;
         let renderer = self.find_mut(&name)?;
         renderer.is_watched = is_watched;
-        let Busy { work, events, revision, repaired, .. } = renderer.busy.take()?;
+        let Busy { work, events, revision, repaired, covers, .. } = renderer.busy.take()?;
         let is_update = matches!(work, Work::Update(_));
-        let duration_ms = milliseconds(duration);
+        let (duration_ms, extent) = (milliseconds(duration), work.extent());
         let outcome = match result {
             Ok(report) => {
-                out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration)));
+                out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration, extent)));
+                renderer.covered = covers;
+                let since_trigger = events.at.triggered.map(|triggered| time_between(triggered, now.time));
+                let since_receipt = now.instant.saturating_duration_since(events.at.received);
+                let programmed = |since_receipt| Metric::Programmed {
+                    renderer: Arc::clone(&name),
+                    since_receipt,
+                    since_trigger,
+                    families: extent.families,
+                };
                 match work {
+                    // A list has no trigger time: these are changes that were to be applied alone, and failed or had to wait.
+                    Work::Resync(_) if since_trigger.is_some() => out.push(Output::Count(programmed(None))),
                     Work::Resync(_) => {}
-                    Work::Update(_) => {
-                        let since = now.instant.saturating_duration_since(events.at.received);
-                        let triggered =
-                            events.at.triggered.map(|triggered| time_between(triggered, now.time));
-                        out.push(Output::Count(Metric::Programmed(Arc::clone(&name), since, triggered)));
-                    }
+                    Work::Update(_) => out.push(Output::Count(programmed(Some(since_receipt)))),
                     Work::Heal(_) => {
                         out.push(Output::Count(Metric::Repaired(Arc::clone(&name))));
                         let after = now.instant.saturating_duration_since(events.at.handled.instant);
@@ -148,7 +171,7 @@ impl Renderers {
                 Outcome::Applied { with: events.first, at: now.time, report, duration_ms, sent_after_ms }
             }
             Err(error) => {
-                out.push(Output::Count(Metric::Failed(Arc::clone(&name))));
+                out.push(Output::Count(Metric::Failed(Arc::clone(&name), extent.families)));
                 failed(renderer, error.clone(), now);
                 renderer.need_resync(events);
                 Outcome::Failed { at: now.time, error, duration_ms }

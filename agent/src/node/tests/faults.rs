@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{Harness, Request, batch, delete, put, service, slice, snapshot};
 use crate::{
+    metrics::Exposition,
     node::{
         Core, CoreConfig, Input, RendererSpec, VerificationConfig,
         message::{Now, Output},
@@ -73,7 +74,7 @@ async fn end_alike(seed: u64) {
     for name in ["faulty", "dry-run"] {
         harness.renderer(name, |view| view.state == "idle" && view.applied_revision == last).await;
     }
-    let metrics = harness.metrics.text().unwrap();
+    let metrics = harness.metrics.text(Exposition::Prometheus).unwrap();
     let none = "contiv_sync_failures_total{renderer=\"faulty\"} 0\n";
     assert!(!metrics.contains(none), "there were faults: {metrics}");
     assert_eq!(dump(&harness, "faulty").await, dump(&harness, "dry-run").await, "seed {seed}");

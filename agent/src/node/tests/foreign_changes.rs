@@ -1,7 +1,10 @@
 //! How the node handles foreign changes of a dataplane.
 
 use super::{Outcome, Record, last_outcome, names, web};
-use crate::test_support::{Call, Harness, Mode, Scripted, batch, put, service, slice};
+use crate::{
+    metrics::Exposition,
+    test_support::{Call, Harness, Mode, Scripted, batch, put, service, slice},
+};
 
 /// More than are repaired immediately, so that the next one has to wait.
 const STORM: usize = 13;
@@ -28,7 +31,7 @@ async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
     let view = harness.renderer("test", |view| view.state == "idle").await;
     assert_eq!((view.foreign_changes, view.damped, view.pending), (1, false, "nothing"));
     assert_eq!(view.last_report.unwrap().call, "heal");
-    let text = harness.metrics.text().unwrap();
+    let text = harness.metrics.text(Exposition::Prometheus).unwrap();
     for expected in [
         "contiv_foreign_changes_total{renderer=\"test\"} 1",
         "contiv_repairs_total{renderer=\"test\"} 1",

@@ -7,6 +7,7 @@ use contiv_renderer::{Deviation, Drift};
 
 use super::{names, web};
 use crate::{
+    metrics::Exposition,
     node::VerificationConfig,
     test_support::{Call, Harness, Mode, Scripted},
 };
@@ -45,7 +46,9 @@ async fn drift_is_recorded_counted_shown_and_repaired() {
     };
     let view = harness.renderer("test", seen).await.verification.unwrap();
     assert_eq!(view.examples, drift("10.96.0.1 . tcp . 80").into_iter().collect::<Vec<_>>());
-    assert!(harness.metrics.text().unwrap().contains("contiv_drift{renderer=\"test\"} 1"));
+    assert!(
+        harness.metrics.text(Exposition::Prometheus).unwrap().contains("contiv_drift{renderer=\"test\"} 1")
+    );
 
     renderer.set_drift(BTreeSet::new());
     let gone = |view: &crate::node::RendererView| {

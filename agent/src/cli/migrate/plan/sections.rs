@@ -72,14 +72,20 @@ fn top_level(name: &str, value: &Value, facts: &Facts) -> ConvertedSetting {
             Ok(ip) => ConvertedSetting::set("node-ips", texts([ip.to_string().as_str()])),
             Err(_) => ConvertedSetting::bad_value(),
         },
-        "healthzBindAddress" => listen("healthz-listen", text, HEALTHZ_PORT),
-        "metricsBindAddress" => listen("listen", text, METRICS_PORT),
+        "healthzBindAddress" => {
+            listen(text, HEALTHZ_PORT, |address| ConvertedSetting::set("healthz-listen", address))
+        }
+        // Scrapers of kube-proxy go on there.
+        "metricsBindAddress" => listen(text, METRICS_PORT, |address| {
+            let settings = [("metrics-listen", address.into()), ("kube-proxy-metrics", true.into())];
+            ConvertedSetting::set_all(settings)
+        }),
         "bindAddressHardFail" => match value.as_bool() {
             Some(true) => ConvertedSetting::by_hand(
-                "an address of healthz-listen that is in use is retried; one of listen ends the agent",
+                "an address of healthz-listen or metrics-listen that is in use is retried; one of listen ends the agent",
             ),
             Some(false) => ConvertedSetting::same(
-                "an address of healthz-listen that is in use is retried; one of listen ends the agent",
+                "an address of healthz-listen or metrics-listen that is in use is retried; one of listen ends the agent",
             ),
             None => ConvertedSetting::bad_value(),
         },
@@ -262,13 +268,10 @@ fn logging(name: &str, value: &Value) -> ConvertedSetting {
 }
 
 /// An address to listen on; kube-proxy completes it with its port.
-fn listen(key: &'static str, text: &str, port: u16) -> ConvertedSetting {
+fn listen(text: &str, port: u16, set: impl Fn(String) -> ConvertedSetting) -> ConvertedSetting {
     let socket =
         text.parse::<SocketAddr>().or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
-    socket.map_or_else(
-        |_| ConvertedSetting::bad_value(),
-        |socket| ConvertedSetting::set(key, socket.to_string()),
-    )
+    socket.map_or_else(|_| ConvertedSetting::bad_value(), |socket| set(socket.to_string()))
 }
 
 /// A list of keywords and ranges. Loopback is a setting of its own in contiv, and `all` makes the other entries superfluous.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::repairs::RepairSchedule;
 use crate::node::{
-    core::history::EventRange,
+    core::{history::EventRange, proxy_state::ObjectChanges},
     message::{Now, Work},
 };
 
@@ -39,6 +39,8 @@ pub(super) struct RendererSchedule {
     pub(super) applied_revision: i64,
     /// How many calls have succeeded.
     pub(super) calls: u64,
+    /// The changes of the store in its dataplane.
+    pub(super) covered: ObjectChanges,
     pub(super) last_report: Option<LastReport>,
     pub(super) last_error: Option<LastError>,
 }
@@ -50,6 +52,8 @@ pub(super) struct Busy {
     pub(super) events: EventRange,
     /// The store's revision in its dataplane afterwards.
     pub(super) revision: i64,
+    /// The changes of the store in its dataplane afterwards.
+    pub(super) covers: ObjectChanges,
     /// How many foreign changes it undoes.
     pub(super) repaired: u64,
     pub(super) since: Now,
@@ -126,6 +130,7 @@ impl RendererSchedule {
             is_ready: false,
             applied_revision: 0,
             calls: 0,
+            covered: ObjectChanges::default(),
             last_report: None,
             last_error: None,
         }
@@ -159,6 +164,11 @@ impl RendererSchedule {
         self.pending = Pending::Resync { events };
     }
 
+    /// Whether it works, or has to.
+    pub(super) const fn has_work(&self) -> bool {
+        self.busy.is_some() || !matches!(self.pending, Pending::Nothing)
+    }
+
     /// Whether it has applied everything and is idle.
     pub(super) fn is_settled(&self) -> bool {
         let is_idle = self.busy.is_none() && self.retry_at.is_none() && self.repairs.due().is_none();
@@ -170,6 +180,7 @@ impl RendererSchedule {
         &mut self,
         revision: i64,
         now: Now,
+        seen: ObjectChanges,
         snapshot: impl FnOnce() -> Arc<Snapshot>,
     ) -> Option<Work> {
         if self.busy.is_some() || self.retry_at.is_some() {
@@ -190,8 +201,12 @@ impl RendererSchedule {
                 }
             }
         };
-        let revision = if matches!(work, Work::Heal(_)) { self.applied_revision } else { revision };
-        self.busy = Some(Busy { work: work.clone(), events, revision, repaired, since: now, is_slow: false });
+        let (revision, covers) = match work {
+            Work::Heal(_) => (self.applied_revision, self.covered),
+            _ => (revision, seen),
+        };
+        let (since, is_slow) = (now, false);
+        self.busy = Some(Busy { work: work.clone(), events, revision, covers, repaired, since, is_slow });
         Some(work)
     }
 

@@ -1,0 +1,45 @@
+//! `/metrics` on an address of its own, for scrapers on other machines: the debug HTTP is for this one.
+
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::Arc};
+
+use axum::{Router, middleware::from_fn, routing::get};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Api,
+    bearer::{ScrapeGuard, guard},
+    error, scrape,
+    serve_router::{serve_router, serve_router_over_tls},
+};
+use crate::tls::ServerCertificate;
+
+fn router(api: Api, who: Arc<ScrapeGuard>) -> Router {
+    Router::new()
+        .route("/metrics", get(scrape::metrics))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .with_state(api)
+        .layer(from_fn(move |request, next| guard(Arc::clone(&who), request, next)))
+}
+
+/// Serves the metrics until `stop` is cancelled, to those whom `who` lets in; over TLS with a certificate.
+///
+/// # Errors
+/// When the listener fails.
+pub(crate) async fn serve_metrics(
+    listener: TcpListener,
+    api: Api,
+    who: ScrapeGuard,
+    certificate: Option<ServerCertificate>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let router = router(api, Arc::new(who));
+    match certificate {
+        Some(certificate) => serve_router_over_tls(listener, certificate, router, stop).await,
+        None => serve_router(listener, router, stop).await,
+    }
+}
