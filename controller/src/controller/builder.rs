@@ -117,7 +117,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Watches another type. The mapper returns the keys to reconcile for each change.
+    /// Watches another type. The mapper returns the keys to reconcile for each change. Those that are not of the managed type are
+    /// left out with an error in the log: the reconciler would take them for deleted objects.
     #[must_use]
     pub fn with_watch<U: Send + Sync + 'static>(self, watched: &ResourceType<U>, mapper: Mapper<U>) -> Self {
         self.with_watch_of(watched, |_| true, mapper)
@@ -136,8 +137,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Watches a channel. The mapper returns the keys to reconcile for each event. Its errors and panics are retried with a
-    /// back-off.
+    /// Watches a channel. The mapper returns the keys to reconcile for each event, as of [`Self::with_watch`]. Its errors and panics
+    /// are retried with a back-off.
     #[must_use]
     pub fn with_custom_watch<E: Send + 'static, Error: Into<BoxError>>(
         mut self,

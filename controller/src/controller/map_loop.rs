@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::panic_text::panic_text;
 use crate::{
@@ -19,6 +20,8 @@ use crate::{
 pub(super) struct Requests {
     pub(super) queue: WorkQueue<Key>,
     pub(super) debounce: Option<Debounce>,
+    /// The prefix of the managed type: no other keys are reconciled.
+    pub(super) prefix: Arc<str>,
 }
 
 impl Requests {
@@ -62,7 +65,12 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
         let problem = match catch_unwind(AssertUnwindSafe(|| map(states))) {
             Ok(Ok(keys)) => {
                 for key in keys {
-                    self.requests.add(key);
+                    if key.starts_with(&*self.requests.prefix) {
+                        self.requests.add(key);
+                    } else {
+                        let expected = &*self.requests.prefix;
+                        error!(watched = self.watched, %key, expected, "a mapper returned a key of another type; left out");
+                    }
                 }
                 self.pending.remove(&**work);
                 self.queue.forget(work);

@@ -90,7 +90,8 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     let metrics = setup.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
     setup.queues.lock().insert(controller.name.clone(), queue.clone());
-    let requests = Requests { queue: queue.clone(), debounce: controller.debounce };
+    let prefix = controller.managed.prefix().into();
+    let requests = Requests { queue: queue.clone(), debounce: controller.debounce, prefix };
     let mut keys: BTreeSet<Key> =
         context.cache().view().iter().map(|object| Arc::clone(&object.key)).collect();
     for key in &keys {

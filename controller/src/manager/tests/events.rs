@@ -46,6 +46,25 @@ async fn watched_object_maps_both_its_old_and_its_new_state() {
     running.stop().await;
 }
 
+/// The reconciler would find no such object among its own and take it for deleted.
+#[tokio::test(start_paused = true)]
+async fn key_of_another_type_from_a_mapper_is_left_out() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let (sender, receiver) = mpsc::channel(1);
+    let of_two_types = |name: &str| ["u", "t"].map(|of| texts(of).key(name)).to_vec();
+    let builder = logging(&log)
+        .with_watch(&texts("w"), Mapper::of(move |object: &Object<String>| of_two_types(&object.value)))
+        .with_custom_watch(receiver, move |_, name: &&str| Ok::<_, BoxError>(of_two_types(name)));
+    let running = run(&store, builder);
+    put(&store, "/w/1", "watched").await;
+    sender.send("custom").await.unwrap();
+    settle().await;
+    let mut lines = log.take();
+    lines.sort();
+    assert_eq!(lines, ["/t/custom -", "/t/watched -"]);
+    running.stop().await;
+}
+
 /// Keeping only the first and the last of several states would forget the one in the middle, though an object may have been
 /// reconciled because of it.
 #[tokio::test(start_paused = true)]
@@ -146,6 +165,13 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
                 Ok(objects.iter().map(|object| Arc::clone(&object.key)).collect())
             }
         })
+        .with_query("broken", {
+            let watched = watched.clone();
+            move |caches, name| {
+                caches.of(&watched)?.by_index("nowhere", name)?;
+                Ok(Vec::new())
+            }
+        })
         .with_reconciler({
             let log = log.clone();
             move |context: Context<String>, key: Key| {
@@ -156,7 +182,12 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
                     let by_index = context.cache_of(&watched)?.by_index("text", &name)?;
                     assert_eq!(by_query.len(), by_index.len());
                     log.add(format!("{key}: {by_query:?}"));
-                    assert!(context.caches().query("other", "").is_err());
+                    let error = |query: &str| context.caches().query(query, "").unwrap_err().to_string();
+                    assert_eq!(
+                        error("other"),
+                        "the controller has no query \"other\"; give it one with with_query"
+                    );
+                    assert!(error("broken").starts_with("w has no index \"nowhere\""), "{}", error("broken"));
                     Ok(Outcome::Done)
                 }
             }
@@ -167,6 +198,13 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
     let running = run(&store, builder);
     settle().await;
     assert_eq!(log.take(), [r#"/t/x: ["/w/1", "/w/2"]"#]);
+    put(&store, "/w/3", "x").await;
+    settle().await;
+    assert_eq!(
+        log.take(),
+        [r#"/t/x: ["/w/1", "/w/2", "/w/3"]"#],
+        "the index is current when the watch is mapped"
+    );
     running.stop().await;
 }
 
