@@ -63,7 +63,8 @@ impl Lease {
     }
 
     /// The proof for the store that the lease is held; none if it is not held or needs no proof.
-    pub fn fence(&self) -> Option<Fence> {
+    #[cfg(test)]
+    pub(crate) fn fence(&self) -> Option<Fence> {
         self.term.borrow().fence.clone()
     }
 

@@ -163,22 +163,26 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
     }
 
     /// How often a key has failed since its failures were last reset.
-    pub fn failures(&self, key: &K) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn failures(&self, key: &K) -> u32 {
         self.shared.inner.lock().retries.count(key)
     }
 
     /// How many keys can be handed out now; delayed keys do not count.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.shared.inner.lock().state.waiting()
     }
 
     /// Whether no key can be handed out now.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How many keys are delayed.
-    pub fn delayed(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn delayed(&self) -> usize {
         self.shared.inner.lock().state.delayed()
     }
 

@@ -72,7 +72,8 @@ impl<T: Send + Sync + 'static> Reflector<T> {
     }
 
     /// Requests a new list. Differences from the cache become events.
-    pub fn request_resync(&self) {
+    #[cfg(test)]
+    fn request_resync(&self) {
         self.handle.request_resync();
     }
 

@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-use contiv_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::{FirstPass, last_known::LastKnown};
@@ -75,11 +74,6 @@ impl<T> Context<T> {
     /// Writes to the store while the lease is held.
     pub fn writer(&self) -> &Writer {
         &self.inner.setup.writer
-    }
-
-    /// The store, for reads that no cache can answer.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.inner.setup.store
     }
 
     /// The gate that deletions of unknown objects must wait for.

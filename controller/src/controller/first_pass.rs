@@ -57,7 +57,8 @@ impl FirstPass {
     }
 
     /// How many keys are still to be reconciled; none before the first list.
-    pub fn remaining(&self) -> Option<usize> {
+    #[cfg(test)]
+    pub(crate) fn remaining(&self) -> Option<usize> {
         self.remaining.lock().as_ref().map(BTreeSet::len)
     }
 }

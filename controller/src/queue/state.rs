@@ -121,6 +121,7 @@ impl<K: Ord + Clone> State<K> {
         self.waiting.len()
     }
 
+    #[cfg(test)]
     pub(super) fn delayed(&self) -> usize {
         self.delayed.len()
     }
