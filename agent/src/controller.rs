@@ -48,10 +48,7 @@ async fn run_until_stopped(
     let (election, lease) = Election::enter(Arc::clone(&store), config.election())?;
     let observer = Observer::start(Arc::clone(&store), lease.clone());
     let mut metrics = ControllerMetrics::new();
-    let mut manager = Manager::new(store, lease);
-    if config.export_queue_metrics {
-        manager = manager.with_metrics(&metrics.export_queues());
-    }
+    let mut manager = counted(Manager::new(store, lease), config, &mut metrics);
     let (mut reports, mut reloads) = (Reports::new(), Vec::new());
     for name in &config.enable {
         let register = register(*name);
@@ -97,6 +94,11 @@ async fn run_until_stopped(
     result
 }
 
+/// The manager with metrics of its queues, unless the configuration leaves them out.
+fn counted(manager: Manager, config: &ControllerConfig, metrics: &mut ControllerMetrics) -> Manager {
+    if config.export_queue_metrics { manager.with_metrics(&metrics.export_queues()) } else { manager }
+}
+
 /// Returns on SIGTERM or SIGINT.
 async fn stop_requested(signals: &mut Signals, mut reloads: Vec<Reload>) {
     while signals.next().await == SignalRequest::Reload {
@@ -107,6 +109,26 @@ async fn stop_requested(signals: &mut Signals, mut reloads: Vec<Reload>) {
         }
         for reload in &mut reloads {
             reload();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_controller::Lease;
+    use contiv_store_testing::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn queue_metrics_are_there_unless_left_out() {
+        for export_queue_metrics in [true, false] {
+            let config = ControllerConfig { export_queue_metrics, ..ControllerConfig::default() };
+            let mut metrics = ControllerMetrics::new();
+            let manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
+            drop(counted(manager, &config, &mut metrics));
+            let text = metrics.text().unwrap();
+            assert_eq!(text.contains("workqueue_unfinished_work_seconds"), export_queue_metrics, "{text}");
         }
     }
 }

@@ -144,6 +144,36 @@ mod tests {
         assert_eq!(error, "it panicked: as this test wants");
     }
 
+    /// consul's cached client: what was written shows, what was refused does not.
+    #[tokio::test(start_paused = true)]
+    async fn next_call_sees_what_was_written() {
+        let writing = Controller::for_type(&texts("t"))
+            .with_reconciler(|context: Context<String>, key: Key| async move {
+                match context.cache().get(&key) {
+                    None => context.writer().create(&key, "created").await?,
+                    Some(object) if object.value == "created" => {
+                        context.writer().update(&object, "updated").await?;
+                    }
+                    Some(object) => context.writer().delete(&object).await?,
+                }
+                Ok(Outcome::Done)
+            })
+            .build()
+            .unwrap();
+        let store = MemoryStore::new();
+        let mut controller = TestController::new(writing, store.shared());
+        for expected in [Some("created"), Some("updated"), None] {
+            controller.reconcile("/t/1").await.unwrap();
+            let seen = controller.context().await.unwrap().cache().get("/t/1");
+            assert_eq!(seen.as_ref().map(|object| object.value.as_str()), expected);
+        }
+        let before = controller.context().await.unwrap();
+        put(&store, "/t/1", "of somebody else").await;
+        assert!(before.writer().create(&"/t/1".into(), "refused").await.is_err());
+        let seen = controller.context().await.unwrap().cache().get("/t/1").unwrap();
+        assert_eq!(seen.value, "of somebody else");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn mapper_is_tried_without_run() {
         let store = MemoryStore::new();

@@ -179,7 +179,10 @@ mod tests {
             (r#"{"selector":{"a":"b"}}"#, true),
             (r#"{"selector":{"a":"b"},"cluster_ip":"None"}"#, true),
             ("{}", false),
+            (r#"{"selector":{"a":"b"},"service_type":"ExternalName","port":[{"port":80}]}"#, false),
             (r#"{"selector":{"a":"b"},"service_type":"ExternalName"}"#, false),
+            (r#"{"service_type":"ExternalName","port":[{"port":80}]}"#, false),
+            (r#"{"service_type":"ExternalName"}"#, false),
             (r#"{"selector":{"a":"b"},"namespace":"kube-system"}"#, false),
         ] {
             assert_eq!(service(json).is_ours(), expected, "{json}");

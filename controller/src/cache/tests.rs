@@ -46,6 +46,7 @@ fn objects_are_found_by_key_and_by_single_and_multiple_values() {
     assert_eq!(keys(cache.by_index("first", "b")), ["/t/2"]);
     assert_eq!(keys(cache.by_index("all", "b")), ["/t/1", "/t/2"]);
     assert_eq!(keys(cache.view().by_index_prefix("all", "b")), ["/t/1", "/t/2", "/t/3"]);
+    assert_eq!(keys(cache.view().by_index_prefix("all", "")), ["/t/1", "/t/2", "/t/3"], "each once");
     assert_eq!(keys(cache.by_index("all", "")), Vec::<String>::new());
 }
 
@@ -90,8 +91,37 @@ fn indexes_follow_every_change() {
 #[test]
 fn index_that_is_missing_is_named_with_way_out() {
     let (_sender, cache) = cache_of(&[]);
-    let error = cache.by_index("owner", "x").unwrap_err().to_string();
-    assert_eq!(error, "t has no index \"owner\"; give it one with with_index");
+    let view = cache.view();
+    for result in [
+        cache.by_index("owner", "x"),
+        view.by_index_prefix("owner", "x"),
+        view.parents("owner", "x"),
+        view.selected("owner", &labels("a=b")),
+        view.selecting("owner", &labels("a=b")),
+    ] {
+        let error = result.unwrap_err().to_string();
+        assert_eq!(error, "t has no index \"owner\"; give it one with with_index");
+    }
+}
+
+/// The first, one in the middle and the last of those with one value go, and one that never was there.
+#[test]
+fn deleted_objects_are_in_no_index() {
+    let all: Vec<String> = (1..=5).map(|n| format!("/t/{n}")).collect();
+    let (sender, cache) = cache_of(&all.iter().map(|key| (key.as_str(), "/a")).collect::<Vec<_>>());
+    let mut events = Vec::new();
+    let delete = |key: &str| Change::Delete { key: key.to_owned() };
+    let changes = ["/t/1", "/t/3", "/t/5", "/t/9"].map(delete).to_vec();
+    sender.send_modify(|contents| events = contents.apply(Batch { revision: 2, changes }));
+    assert_eq!(events.len(), 3, "what was not there is no event");
+    assert_eq!(cache.get("/t/1"), None);
+    for found in [
+        cache.by_index("first", "/a"),
+        cache.view().by_index_prefix("all", "/"),
+        cache.view().parents("first", "/a/b"),
+    ] {
+        assert_eq!(keys(found), ["/t/2", "/t/4"]);
+    }
 }
 
 #[test]

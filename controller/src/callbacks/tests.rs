@@ -76,6 +76,28 @@ async fn deletion_over_compaction_is_delete_with_last_known_object() {
     closer.close().await;
 }
 
+/// The delete handler of consul-k8s queues nothing without an object.
+#[tokio::test(start_paused = true)]
+async fn object_that_was_never_seen_is_not_deleted() {
+    let (store, log) = (MemoryStore::new(), Log::default());
+    put(&store, "/t/foo", "!unreadable").await;
+    let closer = test_run(logging(&log, 0), store.shared());
+    settle().await;
+    delete(&store, "/t/foo").await;
+    store.cut();
+    let other = store.another_client();
+    put(&other, "/t/bar", "missed").await;
+    delete(&other, "/t/bar").await;
+    other.compact();
+    store.mend();
+    tokio::time::sleep(ms(1000)).await;
+    assert_eq!(take(&log), Vec::<String>::new());
+    put(&store, "/t/baz", "seen").await;
+    settle().await;
+    assert_eq!(take(&log), ["upsert /t/baz seen"]);
+    closer.close().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn object_created_again_before_its_deletion_is_only_upserted() {
     let (store, log) = (MemoryStore::new(), Log::default());

@@ -43,6 +43,7 @@ fn map_owner_gives_owner_and_filtered_only_one_of_its_type() {
     for (text, of_any, of_type_a) in [
         ("owner=/a/1", vec!["/a/1"], vec!["/a/1"]),
         ("owner=/b/1", vec!["/b/1"], vec![]),
+        ("owner=/ab/1", vec!["/ab/1"], vec![]),
         ("nobody's", vec![], vec![]),
     ] {
         assert_eq!(map(&any, &none, &object("/c/1", text)), of_any);
@@ -95,9 +96,54 @@ async fn transforms_are_steps_of_one_way() {
     assert_eq!(map(&mapped, &caches, &object("/c/1", "x")), ["/d/1", "/d/3"]);
 }
 
+/// consul's `WrapAndReplaceType`.
+#[test]
+fn mapper_around_another_changes_the_type_of_its_keys() {
+    let renamed = |inner: Mapper<String>| {
+        let (b, d) = (texts("b"), texts("d"));
+        Mapper::new(move |caches, object| {
+            let keys = inner.map(caches, object)?;
+            Ok::<_, BoxError>(keys.iter().filter_map(|key| b.name_of(key).map(|name| d.key(name))).collect())
+        })
+    };
+    let two = Mapper::of(|_: &Object<String>| vec!["/b/1".into(), "/b/2".into()]);
+    assert_eq!(map(&renamed(two), &Caches::default(), &object("/a/1", "")), ["/d/1", "/d/2"]);
+    let error = renamed(failing()).map(&Caches::default(), &object("/a/1", "")).unwrap_err();
+    assert_eq!(error.to_string(), "as this test wants");
+}
+
+fn failing() -> Mapper<String> {
+    Mapper::new(|_, _: &Object<String>| Err("as this test wants"))
+}
+
 #[tokio::test]
-async fn unwatched_type_is_an_error_by_name() {
-    let mapper = Mapper::cache_list(&texts("c"), "text", |_: &Object<String>| vec!["x".to_owned()]);
-    let error = mapper.map(&caches(&[]).await, &object("/a/1", "")).unwrap_err().to_string();
-    assert_eq!(error, "the controller does not follow c; give it a watch of that type with with_watch");
+async fn mapper_that_needs_one_that_fails_gives_nothing() {
+    let caches = caches(&[("/a/1", "x")]).await;
+    let to_a = Transform::list(&texts("a"), "text", |object: &Object<String>| vec![object.value.clone()]);
+    let same = Mapper::replace_type(&texts("c"), &texts("a"));
+    for mapper in [Mapper::multi(vec![same, failing()]), to_a.then_map(failing())] {
+        let error = mapper.map(&caches, &object("/c/1", "x")).unwrap_err();
+        assert_eq!(error.to_string(), "as this test wants");
+    }
+}
+
+#[tokio::test]
+async fn unwatched_type_and_missing_index_are_errors_by_name() {
+    let caches = caches(&[("/a/1", "x")]).await;
+    let value = |object: &Object<String>| vec![object.value.clone()];
+    let path = |object: &Object<String>| Some(object.value.clone());
+    let list = |of: &str, index: &str| Transform::list(&texts(of), index, value);
+    let unwatched = "the controller does not follow c; give it a watch of that type with with_watch";
+    let no_index = "a has no index \"other\"; give it one with with_index";
+    for (mapper, expected) in [
+        (Mapper::cache_get(&texts("c"), |_: &Object<String>| Some("/c/1".into())), unwatched),
+        (Mapper::cache_list(&texts("c"), "text", value), unwatched),
+        (Mapper::cache_list(&texts("a"), "other", value), no_index),
+        (Mapper::cache_parents(&texts("c"), "text", path), unwatched),
+        (Mapper::cache_parents(&texts("a"), "other", path), no_index),
+        (list("c", "text").then_keys(), unwatched),
+        (list("a", "text").then(list("a", "other")).then_keys(), no_index),
+    ] {
+        assert_eq!(mapper.map(&caches, &object("/b/1", "x")).unwrap_err().to_string(), expected);
+    }
 }

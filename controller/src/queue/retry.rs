@@ -145,10 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn thousand_failures_do_not_overflow() {
-        let mut retries = Retries::new(RetryPolicy::default());
-        for _ in 0..1000 {
-            assert!(matches!(retries.failed(&1, Instant::now()), Retry::After(_)));
+    fn thousand_failures_end_at_the_longest_delay() {
+        for (base, longest) in [(Duration::from_millis(5), 1_000), (Duration::from_secs(60), 3_600_000)] {
+            let longest = Duration::from_secs(longest);
+            let mut retries = Retries::new(RetryPolicy { base, longest, bucket: None, budget: None });
+            let last = (0..1000).map(|_| retries.failed(&1, Instant::now())).last();
+            assert_eq!(last, Some(Retry::After(longest)));
         }
     }
 }

@@ -58,8 +58,11 @@ async fn changes_carry_old_and_new_object_after_the_cache_update() {
     let (mut reflector, cache) = start(&store);
     reflector.next().await;
     let revision = put(&store, "/t/1", "b").await;
-    assert_eq!(describe(&reflector.next().await.unwrap()), ["~ a b"]);
-    assert_eq!(cache.get("/t/1").unwrap().mod_revision, revision);
+    let events = reflector.next().await.unwrap();
+    assert_eq!(describe(&events), ["~ a b"]);
+    let cached = cache.get("/t/1").unwrap();
+    assert_eq!(cached.mod_revision, revision);
+    assert!(Arc::ptr_eq(&cached, events[0].after().unwrap()), "the object is not copied");
     assert_eq!(cache.wait_for_revision(revision).await, Ok(()));
     delete(&store, "/t/1").await;
     assert_eq!(describe(&reflector.next().await.unwrap()), ["- b"]);

@@ -56,8 +56,10 @@ async fn services_instances_and_checks_of_consul_are_followed() {
     server.set_status("web", "10.0.0.1-80", "passing");
     running.wait_until_behind("web", &["10.0.0.1 80"]).await;
     assert_eq!(running.service("web").await.cluster_ip, address);
-    server.deregister("web", "10.0.0.1-80");
     server.deregister("web", "10.0.0.2-80");
+    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    assert_eq!(running.service("web").await.cluster_ip, address, "one instance less is no other service");
+    server.deregister("web", "10.0.0.1-80");
     running.wait_until_gone("web").await;
     let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
     assert_eq!(left, ["db"], "a name that no service can have is left out, and Consul's own");

@@ -79,6 +79,16 @@ impl Cluster {
         backends
     }
 
+    /// When the slices of each service were last written.
+    async fn revisions(&self) -> BTreeMap<String, Vec<i64>> {
+        let mut revisions: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for entry in self.store.list(slices().prefix()).await.unwrap().entries {
+            let slice: EndpointSlice = value::decode(&entry.value).unwrap();
+            revisions.entry(slice.service_name).or_default().push(entry.mod_revision);
+        }
+        revisions
+    }
+
     /// Runs all pending work; the clock is paused, so this takes no time.
     async fn settle(&self) {
         tokio::time::sleep(Duration::from_secs(60)).await;

@@ -24,7 +24,10 @@ fn misuse_is_an_error_with_a_hint() {
     let mapper = || Mapper::of(|_: &Object<String>| vec![]);
     let zero_bucket = TokenBucket { per_second: 0.0, burst: 1 };
     for (builder, message) in [
-        (Controller::for_type(&texts("t")), "with_reconciler"),
+        (
+            Controller::for_type(&texts("t")),
+            "the controller of t has no reconciler; give it one with with_reconciler",
+        ),
         (
             plain("t").with_watch(&texts("w"), mapper()).with_watch(&texts("w"), mapper()),
             "the controller of t watches w twice; watch it once",
@@ -67,6 +70,11 @@ fn controller_prints_as_in_consul() {
         "<Controller managed_type=demo.v2.Artist, watched_types=[demo.v2.Album], \
          backoff=<base=5s, max=1h0m0s>, placement=each-node>"
     );
+    assert_eq!(
+        plain("demo.v2.Artist").build().unwrap().to_string(),
+        "<Controller managed_type=demo.v2.Artist, watched_types=[], \
+         backoff=<base=5ms, max=16m40s>, placement=singleton>"
+    );
 }
 
 fn manager(controllers: Vec<Controller<String>>) -> Manager {
@@ -108,5 +116,17 @@ fn two_controllers_that_watch_each_other_are_found() {
         manager(vec![watching("a", &["b", "c"]), watching("b", &["c", "a"]), watching("d", &["a"])]);
     let cycle = Cycle { one: "a".to_owned(), other: "b".to_owned() };
     assert_eq!(manager.dependencies().cycles(), vec![cycle.clone()]);
-    assert_eq!(manager.validate_dependencies(), Err(ManagerError::Cycle(cycle)));
+    let error = manager.validate_dependencies().unwrap_err();
+    assert_eq!(error, ManagerError::Cycle(cycle));
+    assert_eq!(
+        error.to_string(),
+        "the controllers of a and b each watch what the other manages; let one of them manage what both need"
+    );
+}
+
+#[test]
+fn types_that_lead_one_way_are_no_cycle() {
+    assert_eq!(manager(vec![]).validate_dependencies(), Ok(()));
+    let one_way = vec![watching("a", &["b", "c"]), watching("b", &["c"]), watching("c", &["d"])];
+    assert_eq!(manager(one_way).validate_dependencies(), Ok(()));
 }

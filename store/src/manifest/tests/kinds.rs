@@ -160,7 +160,7 @@ spec:
   workloadIPs: [{ip: 192.0.2.7}, {ip: "2001:db8::7"}]
 status:
   conditions:
-  - {type: Ready, status: "True", lastTransitionTime: "2024-05-01T12:00:00Z", reason: Probed}
+  - {type: Ready, status: "True", lastTransitionTime: "2024-05-01T12:00:00Z", reason: Probed, message: it answers}
 "#,
     ) else {
         panic!("no workload")
@@ -177,6 +177,7 @@ status:
     let [ready] = workload.conditions.as_slice() else { panic!("one condition") };
     assert_eq!((ready.r#type.as_str(), ready.status.as_str(), ready.last_probe_time), ("Ready", "True", 0));
     assert_eq!(ready.last_transition_time, 1_714_564_800);
+    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Probed", "it answers"));
     assert_eq!(workload.labels["topology.kubernetes.io/zone"], "z1");
 }
 

@@ -340,6 +340,15 @@ fn host_name_becomes_external_name_service() {
     assert_eq!((db.cluster_ip.as_str(), db.cluster_ips.len(), db.port[0].port), ("", 0, 5432));
     assert!(!world.contains_key(&key(Kind::Endpoints, "db")));
     assert_eq!(registries.plan(&world).changes, []);
+    // What somebody else changes is changed back, and another name of the registry is followed.
+    let before = world.clone();
+    let Some(Object::Service(edited)) = world.get_mut(&key(Kind::Service, "db")) else { panic!() };
+    edited.external_name = "wrong.example.org".to_owned();
+    registries.sync(&mut world);
+    assert_eq!(world, before);
+    registries.catalogs = at_hosts(HostNames::ExternalName, &["db3.example.org"], &[]).catalogs;
+    registries.sync(&mut world);
+    assert_eq!(service(&world, "db").external_name, "db3.example.org");
     // With an address it is a service with endpoints, and back.
     registries.catalogs =
         at_hosts(HostNames::ExternalName, &["db.example.org"], &[instance("10.0.0.1", 5432)]).catalogs;

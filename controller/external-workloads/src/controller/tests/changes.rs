@@ -1,6 +1,9 @@
 //! Changes and the resulting writes.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use contiv_controller::{Event, Object as Stored};
 
@@ -48,6 +51,46 @@ async fn new_labels_move_workload_from_one_service_to_another() {
     cluster.put(service("db", "nobody")).await;
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[]));
+    cluster.end().await;
+}
+
+/// linkerd's table of the services to update: none, of both labels, of the same, of one label only.
+#[tokio::test(start_paused = true)]
+async fn only_services_whose_endpoints_change_are_written() {
+    let cluster = Cluster::start();
+    let with = |app: &str, env: &str, port: i32| {
+        let mut vm = workload("a", app, "192.0.2.1");
+        vm.labels.insert("env".to_owned(), env.to_owned());
+        vm.ports[0].port = port;
+        vm
+    };
+    for (name, label, value) in [
+        ("test-1", "app", "test-1"),
+        ("test-2", "app", "test-2"),
+        ("staging", "env", "staging"),
+        ("prod", "env", "prod"),
+    ] {
+        let mut service = service(name, "");
+        service.selector = [(label.to_owned(), value.to_owned())].into();
+        cluster.put(service).await;
+    }
+    let mut before = BTreeMap::new();
+    for (change, vm, expected) in [
+        ("a new one", with("test-1", "staging", 8080), &["staging", "test-1"][..]),
+        ("nothing", with("test-1", "staging", 8080), &[]),
+        ("its port", with("test-1", "staging", 8081), &["staging", "test-1"]),
+        ("one label", with("test-1", "prod", 8081), &["prod", "staging"]),
+        ("a label and its port", with("test-2", "prod", 8080), &["prod", "test-1", "test-2"]),
+    ] {
+        cluster.put(vm).await;
+        cluster.settle().await;
+        let after = cluster.revisions().await;
+        let services: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let written: Vec<&String> =
+            services.into_iter().filter(|&service| before.get(service) != after.get(service)).collect();
+        assert_eq!(written, expected, "{change}");
+        before = after;
+    }
     cluster.end().await;
 }
 
@@ -137,12 +180,13 @@ type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload)
 
 #[test]
 fn change_concerns_services_when_it_changes_endpoints_or_labels() {
-    let base = workload("a", "web", "192.0.2.1");
+    let mut base = workload("a", "web", "192.0.2.1");
+    base.ports[0].name = "web".to_owned();
     let stored = |message: &contiv_proto::message::externalworkload::ExternalWorkload| {
         let value = Workload::from_message(message.clone(), 1).unwrap();
         Arc::new(Stored { key: "a".into(), value, create_revision: 1, mod_revision: 2 })
     };
-    let cases: [(&str, Change, bool); 11] = [
+    let cases: [(&str, Change, bool); 14] = [
         ("nothing", |_| {}, false),
         ("a probe", |w| w.conditions[0].last_probe_time = 9, false),
         ("an annotation", |w| drop(w.annotations.insert("a".into(), "b".into())), false),
@@ -154,8 +198,11 @@ fn change_concerns_services_when_it_changes_endpoints_or_labels() {
             |w| w.ports.push(contiv_proto::message::externalworkload::external_workload::Port::default()),
             true,
         ),
+        ("one port less", |w| w.ports.clear(), true),
         ("another number", |w| w.ports[0].port = 81, true),
         ("another name", |w| w.ports[0].name = "http".into(), true),
+        ("no name", |w| w.ports[0].name.clear(), true),
+        ("another protocol", |w| w.ports[0].protocol = "UDP".into(), true),
         ("readiness", |w| w.conditions[0].status = "Unknown".into(), true),
         ("labels", |w| drop(w.labels.insert("topology.kubernetes.io/zone".into(), "z".into())), true),
     ];

@@ -35,11 +35,14 @@ async fn slices_of_service_deleted_without_leader_are_deleted_later() {
 #[tokio::test(start_paused = true)]
 async fn slice_deleted_while_not_leader_is_created_again() {
     let cluster = deposed().await;
-    cluster.delete(cluster.slices().await.remove(0)).await;
+    let before = cluster.slices().await;
+    cluster.delete(before[0].clone()).await;
     cluster.settle().await;
+    assert_eq!(cluster.slices().await, []);
     cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    assert_eq!(cluster.slices().await, before, "also of the same name");
     cluster.end().await;
 }
 

@@ -122,6 +122,54 @@ fn port_is_found_by_name_or_number_and_protocol_if_documented() {
     }
 }
 
+/// linkerd's table of workloads behind a service of three protocols.
+#[test]
+fn ports_of_all_protocols_are_listed_for_the_workloads_that_have_them() {
+    let three = [("tcp", 80, "TCP"), ("udp", 161, "UDP"), ("sctp", 3456, "SCTP")];
+    let mut web = service();
+    web.ports = three
+        .map(|(name, number, protocol)| crate::service::ServicePort {
+            protocol: protocol.to_owned(),
+            ..port(name, Target::Number(number))
+        })
+        .to_vec();
+    let vm = |name: &str, ips: &[&str]| {
+        let mut vm = workload(name, ips);
+        vm.ports = three
+            .map(|(name, number, protocol)| crate::workload::WorkloadPort {
+                protocol: protocol.to_owned(),
+                ..workload_port(name, number)
+            })
+            .to_vec();
+        vm
+    };
+    let mut not_ready = vm("b", &["192.0.2.2", "2001:db8::2"]);
+    not_ready.is_ready = false;
+    let workloads = [vm("a", &["192.0.2.1"]), not_ready];
+    for (family, expected) in [
+        (Family::Ipv4, &[("192.0.2.1", true), ("192.0.2.2", false)][..]),
+        (Family::Ipv6, &[("2001:db8::2", false)]),
+    ] {
+        web.families = vec![family];
+        let mut slices = Slices::default();
+        assert_eq!(slices.sync(&web, &workloads), [1, 0, 0]);
+        let slice = slices.only();
+        let mut ports: Vec<_> = slice
+            .ports
+            .iter()
+            .map(|port| (port.name.as_deref().unwrap(), port.port.unwrap(), port.protocol.as_str()))
+            .collect();
+        ports.sort_by_key(|(_, number, _)| *number);
+        assert_eq!(ports, three);
+        let endpoints: Vec<_> = slice
+            .endpoints
+            .iter()
+            .map(|endpoint| (endpoint.addresses[0].as_str(), endpoint.conditions.unwrap().ready.unwrap()))
+            .collect();
+        assert_eq!(endpoints, expected);
+    }
+}
+
 #[test]
 fn workloads_without_address_of_the_family_leave_no_slice() {
     let mut slices = Slices::default();
@@ -130,6 +178,24 @@ fn workloads_without_address_of_the_family_leave_no_slice() {
     assert_eq!(slices.sync(&service(), &[workload("six", &["2001:db8::1"])]), [0, 0, 0]);
     slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
     assert_eq!(slices.sync(&service(), &[workload("w", &["2001:db8::1"])]), [0, 0, 1]);
+}
+
+#[test]
+fn slice_goes_with_the_last_workload() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
+    assert_eq!(slices.sync(&service(), &[]), [0, 0, 1]);
+}
+
+/// The endpoint stays, in the same slice: it is the port that it does not have.
+#[test]
+fn port_that_no_workload_has_leaves_the_slice_without_it() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
+    let mut changed = service();
+    changed.ports = vec![port("http", Target::Number(9090))];
+    assert_eq!(slices.sync(&changed, &[workload("w", &["192.0.2.1"])]), [0, 1, 0]);
+    assert_eq!((slices.only().ports.len(), slices.only().endpoints.len()), (0, 1));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::{
     family::Family,
     plan::SliceWrite,
     service::Target,
+    slice::{HEADLESS_LABEL, MANAGED_BY_LABEL, SERVICE_NAME_LABEL},
     test_support::{Slices, port, service, target, workload, workload_port, workloads},
 };
 
@@ -24,6 +25,9 @@ fn named_port_resolved_differently_splits_slices() {
     let mut slices = Slices::default();
     assert_eq!(slices.sync(&service(), &workloads), [5, 0, 0]);
     assert_eq!(slices.sizes(), [60; 5]);
+    let mut ports: Vec<_> = slices.0.values().filter_map(|slice| slice.ports[0].port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [8080, 8081, 8082, 8083, 8084]);
 }
 
 #[test]
@@ -82,6 +86,14 @@ fn endpoints_are_added_to_slice_that_is_there() {
         assert_eq!(slices.sync(&service, &[one, two]), [0, 1, 0]);
         assert_eq!(slices.sizes(), [2]);
     }
+    let mut service = service();
+    service.families = Family::ALL.to_vec();
+    let both = workload("both", &["192.0.2.1", "2001:db8::1"]);
+    let mut slices = Slices::default();
+    slices.sync(&service, std::slice::from_ref(&both));
+    let more = [both, workload("v4", &["192.0.2.2"]), workload("v6", &["2001:db8::2"])];
+    assert_eq!(slices.sync(&service, &more), [0, 2, 0]);
+    assert_eq!(slices.sizes(), [2, 2]);
 }
 
 #[test]
@@ -125,6 +137,18 @@ fn changed_labels_of_service_update_all_its_slices() {
     let mut service = service();
     service.labels.insert("a".to_owned(), "b".to_owned());
     assert_eq!(slices.sync(&service, &workloads(250)), [0, 3, 0]);
+    assert!(slices.0.values().all(|slice| slice.labels["a"] == "b"));
+}
+
+#[test]
+fn reserved_labels_of_service_change_no_slice() {
+    let mut slices = Slices::default();
+    slices.sync(&service(), &workloads(250));
+    let mut service = service();
+    for reserved in [SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL] {
+        service.labels.insert(reserved.to_owned(), "other".to_owned());
+    }
+    assert_eq!(slices.sync(&service, &workloads(250)), [0, 0, 0]);
 }
 
 #[test]
