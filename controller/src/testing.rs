@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn reconciler_runs_in_the_span_of_its_controller() {
+        let _guard =
+            tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+        let controller = Controller::for_type(&texts("t"))
+            .with_span(tracing::info_span!("demo"))
+            .with_reconciler(|_: Context<String>, _: Key| async {
+                let span = tracing::Span::current().metadata().map(tracing::Metadata::name);
+                if span == Some("demo") { Ok(Outcome::Done) } else { Err(format!("runs in {span:?}").into()) }
+            })
+            .build()
+            .unwrap();
+        let mut controller = TestController::new(controller, MemoryStore::new().shared());
+        assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::Done);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn mapper_is_tried_without_run() {
         let store = MemoryStore::new();
         put(&store, "/w/1", "x").await;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tracing::Instrument;
+
 use super::{
     Context, Controller, Outcome, RunError, opened::OpenedCaches, typed_watch::TypedWatch, worker::reconcile,
 };
@@ -22,13 +24,13 @@ impl<T: Send + Sync + 'static> Controller<T> {
         Ok(context)
     }
 
-    /// Runs the reconciler once.
+    /// Runs the reconciler once, in the span of the controller.
     pub(crate) async fn reconcile_once(&self, context: Context<T>, key: Key) -> Result<Outcome, BoxError> {
         let unreadable = context.cache().view().unreadable(&key).map(str::to_owned);
         if let Some(problem) = unreadable {
             return Err(format!("{key} cannot be read, so it is not reconciled: {problem}").into());
         }
-        reconcile(&self.reconciler, context, key).await
+        reconcile(&self.reconciler, context, key).instrument(self.span.clone()).await
     }
 
     /// The mapper of a watched type; none if the type is not watched.
