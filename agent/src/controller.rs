@@ -119,6 +119,7 @@ mod tests {
     use contiv_store_testing::MemoryStore;
 
     use super::*;
+    use crate::metrics::Exposition;
 
     #[test]
     fn queue_metrics_are_there_unless_left_out() {
@@ -127,7 +128,7 @@ mod tests {
             let mut metrics = ControllerMetrics::new();
             let manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
             drop(counted(manager, &config, &mut metrics));
-            let text = metrics.text().unwrap();
+            let text = metrics.text(Exposition::Prometheus).unwrap();
             assert_eq!(text.contains("workqueue_unfinished_work_seconds"), export_queue_metrics, "{text}");
         }
     }
