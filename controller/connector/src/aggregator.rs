@@ -1,7 +1,8 @@
 //! Turns a source service into micro services (flomesh's `Aggregator`).
 //!
-//! A service yields one with its own name. An instance with a tag `<prefix-tag>=x` or `<suffix-tag>=y` also belongs to another
-//! one, `x-name-y`. A tag `gRPC.port=N` adds a gRPC port besides the main one.
+//! Every source service becomes a micro service of the same name, with all its instances. Instances with a tag `<prefix-tag>=x` or
+//! `<suffix-tag>=y` also belong to a second micro service, `x-name-y`. A tag `gRPC.port=N` adds a gRPC port to the main port of an
+//! instance.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +19,10 @@ use crate::{
 /// flomesh's tag for a gRPC port.
 const GRPC_PORT_TAG: &str = "gRPC.port";
 
-/// A port of a micro service: what clients connect to.
+/// A port of a micro service, to which clients connect.
 pub type ServicePort = (Protocol, u16);
 
-/// The instances' port for each port of their service.
+/// For each port of a service, the port of an instance that serves it.
 pub type TargetPorts = BTreeMap<ServicePort, u16>;
 
 /// A service to be stored (flomesh's `MicroSvcMeta`).
@@ -31,14 +32,14 @@ pub struct MicroService {
     pub source: String,
     /// The ports, with their application protocols.
     pub ports: BTreeMap<ServicePort, AppProtocol>,
-    /// Addresses and whether they are ready, by their ports. Flomesh gives every address every port; here an address has the
-    /// ports of its instances.
+    /// The addresses with the same ports, and whether each is ready. In flomesh every address has every port; here an address has
+    /// only the ports of its instances.
     pub endpoints: BTreeMap<TargetPorts, BTreeMap<IpAddr, bool>>,
     /// Requested cluster addresses.
     pub cluster_ips: BTreeSet<IpAddr>,
-    /// More annotations.
+    /// Annotations from the registry, in addition to the connector's own.
     pub annotations: BTreeMap<String, String>,
-    /// The host name that clients are sent to by the DNS of the cluster; then there are no endpoints.
+    /// The host name of an `ExternalName` service, which has no endpoints.
     pub external_name: Option<String>,
 }
 
@@ -46,12 +47,12 @@ pub struct MicroService {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostNames {
-    /// They are left out, and are problems.
+    /// Such instances are left out, each with a problem.
     #[default]
     LeaveOut,
-    /// A service with nothing else becomes one of the type `ExternalName` (consul-k8s' `K8SSink`).
+    /// A service that has only such instances becomes an `ExternalName` service (consul-k8s' `K8SSink`).
     ExternalName,
-    /// Their addresses are looked up.
+    /// The host names are resolved to addresses.
     Resolve,
 }
 
@@ -65,13 +66,13 @@ impl MicroService {
 /// Settings of one registry's services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Aggregator {
-    /// Comes before every name.
+    /// The prefix of every name.
     pub prefix: String,
-    /// Comes after every name.
+    /// The suffix of every name.
     pub suffix: String,
-    /// The name of the tag whose value comes before the name of another micro service; empty for none.
+    /// The name of the tag whose value is the prefix in the name of a second micro service; empty for none.
     pub prefix_tag: String,
-    /// The name of the tag whose value comes after it; empty for none.
+    /// The name of the tag whose value is the suffix in that name; empty for none.
     pub suffix_tag: String,
     /// Only instances with this tag are used; empty for all.
     pub tag: String,
@@ -86,8 +87,8 @@ pub struct Aggregator {
 }
 
 impl Aggregator {
-    /// The micro services of a source service, by their names in the store. A source without instances yields its own name,
-    /// without endpoints; one whose instances are all filtered out, or that is excluded, yields nothing.
+    /// The micro services of a source service, by their names in the store. Without instances there is one, without endpoints. There
+    /// is none if the source service is excluded, or has instances but [`Aggregator::tag`] selects none of them.
     ///
     /// # Errors
     /// When a name is invalid for a stored service.
@@ -103,53 +104,53 @@ impl Aggregator {
             && service.instances.is_empty()
             && !service.hosts.is_empty()
         {
-            return self.external(source, service);
+            return self.external_name_services(source, service);
         }
         let selected: Vec<&Instance> =
             service.instances.iter().filter(|instance| self.selects(instance)).collect();
         if selected.is_empty() && !service.instances.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let mut yielded = BTreeMap::from([(self.name(source)?, Vec::new())]);
+        let mut micro_services = BTreeMap::from([(self.stored_name(source)?, Vec::new())]);
         for instance in selected {
             if let Some(derived) = self.derived_name(source, instance) {
-                yielded.entry(self.name(&derived)?).or_default().push(instance);
+                micro_services.entry(self.stored_name(&derived)?).or_default().push(instance);
             }
-            yielded.entry(self.name(source)?).or_default().push(instance);
+            micro_services.entry(self.stored_name(source)?).or_default().push(instance);
         }
-        let finished = yielded
+        let micro_services = micro_services
             .into_iter()
             .map(|(name, instances)| (name, self.micro_service(source, service, &instances)));
-        Ok(finished.collect())
+        Ok(micro_services.collect())
     }
 
     /// The micro services of a source service of which only host names are known.
-    fn external(
+    fn external_name_services(
         &self,
         source: &str,
         service: &SourceService,
     ) -> Result<BTreeMap<String, MicroService>, String> {
-        let mut yielded = BTreeMap::<String, MicroService>::new();
+        let mut micro_services = BTreeMap::<String, MicroService>::new();
         let mut hosts: Vec<&Instance<String>> =
             service.hosts.iter().filter(|host| self.selects(host)).collect();
-        // The first one counts.
+        // The first one is used: a ready one, if there is any.
         hosts.sort_by_key(|host| !host.ready);
-        let speaks = service.app_protocol.unwrap_or(self.app_protocol);
+        let app_protocol = service.app_protocol.unwrap_or(self.app_protocol);
         for host in hosts {
-            let derived = self.derived_name(source, host).map(|name| self.name(&name)).transpose()?;
-            for name in derived.into_iter().chain([self.name(source)?]) {
-                let micro_service = yielded.entry(name).or_insert_with(|| MicroService {
+            let derived = self.derived_name(source, host).map(|name| self.stored_name(&name)).transpose()?;
+            for name in derived.into_iter().chain([self.stored_name(source)?]) {
+                let micro_service = micro_services.entry(name).or_insert_with(|| MicroService {
                     source: source.to_owned(),
                     annotations: service.annotations.clone(),
                     external_name: Some(host.address.clone()),
                     ..MicroService::default()
                 });
                 if micro_service.external_name.as_ref() == Some(&host.address) {
-                    micro_service.ports.insert((host.protocol, host.port), speaks);
+                    micro_service.ports.insert((host.protocol, host.port), app_protocol);
                 }
             }
         }
-        Ok(yielded)
+        Ok(micro_services)
     }
 
     /// Whether a service is left out because it comes from Kubernetes.
@@ -164,12 +165,12 @@ impl Aggregator {
         self.tag.is_empty() || instance.tags.contains(&self.tag)
     }
 
-    fn name(&self, name: &str) -> Result<String, String> {
-        name::legal(&[&self.prefix, name, &self.suffix].concat())
+    fn stored_name(&self, name: &str) -> Result<String, String> {
+        name::to_stored(&[&self.prefix, name, &self.suffix].concat())
     }
 
     fn derived_name<A>(&self, source: &str, instance: &Instance<A>) -> Option<String> {
-        let (prefix, suffix) = (value(instance, &self.prefix_tag), value(instance, &self.suffix_tag));
+        let (prefix, suffix) = (tag_value(instance, &self.prefix_tag), tag_value(instance, &self.suffix_tag));
         if prefix.is_none() && suffix.is_none() {
             return None;
         }
@@ -187,17 +188,20 @@ impl Aggregator {
         };
         for instance in instances {
             let main = service.service_port.or(self.service_port).unwrap_or(instance.port);
-            let grpc =
-                value(instance, GRPC_PORT_TAG).and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+            let grpc = tag_value(instance, GRPC_PORT_TAG)
+                .and_then(|port| port.parse().ok())
+                .filter(|port| *port > 0);
             // The main port comes last, so that its number wins over an equal gRPC port.
             let ports = grpc.map(|port| (port, port, AppProtocol::Grpc));
             let mut target_ports = TargetPorts::new();
-            for (number, target, speaks) in ports.into_iter().chain([(main, instance.port, app_protocol)]) {
+            for (number, target, app_protocol) in
+                ports.into_iter().chain([(main, instance.port, app_protocol)])
+            {
                 let port = (instance.protocol, number);
                 target_ports.insert(port, target);
-                let spoken = micro_service.ports.entry(port).or_insert(speaks);
+                let merged = micro_service.ports.entry(port).or_insert(app_protocol);
                 // If instances disagree, the result must not depend on their order.
-                *spoken = (*spoken).min(speaks);
+                *merged = (*merged).min(app_protocol);
             }
             let ready = micro_service.endpoints.entry(target_ports).or_default().entry(instance.address);
             *ready.or_default() |= instance.ready;
@@ -206,8 +210,8 @@ impl Aggregator {
     }
 }
 
-/// The value of a tag `name=value`; none if it is missing or empty. The first of several counts.
-fn value<'a, A>(instance: &'a Instance<A>, name: &str) -> Option<&'a str> {
+/// The value of a tag `name=value`; none if it is missing or empty. Of several values, the smallest.
+fn tag_value<'a, A>(instance: &'a Instance<A>, name: &str) -> Option<&'a str> {
     let values = instance.tags.iter().filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
     values.filter(|value| !value.is_empty() && !name.is_empty()).min()
 }
@@ -230,28 +234,28 @@ mod tests {
     }
 
     #[test]
-    fn tags_derive_another_service_from_some_of_instances() {
+    fn tagged_instances_form_a_second_service() {
         let web = service([
             instance("10.0.0.1", 80, &["version=v1", "other"]),
             instance("10.0.0.2", 80, &["env=test", "version=v1"]),
             instance("10.0.0.3", 80, &[]),
         ]);
-        let yielded = aggregator().aggregate("Web", &web).unwrap();
-        let addresses = |name: &str| yielded[name].addresses().len();
-        assert_eq!(yielded.len(), 3);
+        let micro_services = aggregator().aggregate("Web", &web).unwrap();
+        let addresses = |name: &str| micro_services[name].addresses().len();
+        assert_eq!(micro_services.len(), 3);
         assert_eq!((addresses("web"), addresses("web-v1"), addresses("test-web-v1")), (3, 1, 1));
-        assert!(yielded.values().all(|micro| micro.source == "Web"));
+        assert!(micro_services.values().all(|micro| micro.source == "Web"));
     }
 
     #[test]
-    fn tag_adds_port_that_speaks_grpc() {
+    fn tag_adds_grpc_port() {
         let web = service([instance("10.0.0.1", 80, &["gRPC.port=9090"]), instance("10.0.0.2", 80, &[])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
-        let wanted = BTreeMap::from([
+        let expected = BTreeMap::from([
             ((Protocol::Tcp, 80), AppProtocol::Http),
             ((Protocol::Tcp, 9090), AppProtocol::Grpc),
         ]);
-        assert_eq!(web.ports, wanted);
+        assert_eq!(web.ports, expected);
         let with_grpc: Vec<usize> = web.endpoints.keys().map(BTreeMap::len).collect();
         assert_eq!(with_grpc, [1, 2], "only one of them listens on the gRPC port");
         for wrong in ["gRPC.port=0", "gRPC.port=x", "gRPC.port=", "gRPC.port=70000"] {
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_port_leads_to_the_own_port_of_each_instance() {
+    fn service_port_maps_to_the_port_of_each_instance() {
         let web = service([instance("10.0.0.1", 21_000, &[]), instance("10.0.0.1", 21_001, &[])]);
         let aggregator = Aggregator { service_port: Some(80), ..aggregator() };
         let web = &aggregator.aggregate("web", &web).unwrap()["web"];
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_leads_to_the_instances_that_have_it() {
+    fn each_port_has_only_the_instances_with_that_port() {
         let web = service([instance("10.0.0.1", 80, &[]), instance("10.0.0.2", 81, &[])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
         assert_eq!((web.ports.len(), web.endpoints.len()), (2, 2));
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn tag_selects_instances_and_names_get_prefix_and_suffix() {
+    fn tag_selects_instances_and_name_gets_prefix_and_suffix() {
         let web = service([instance("10.0.0.1", 80, &["contiv"]), instance("10.0.0.2", 80, &[])]);
         let aggregator = Aggregator {
             tag: "contiv".to_owned(),
@@ -295,16 +299,16 @@ mod tests {
             suffix: "-x".to_owned(),
             ..Aggregator::default()
         };
-        let yielded = aggregator.aggregate("web", &web).unwrap();
-        assert_eq!(yielded["dc1-web-x"].addresses().len(), 1);
+        let micro_services = aggregator.aggregate("web", &web).unwrap();
+        assert_eq!(micro_services["dc1-web-x"].addresses().len(), 1);
         let other = service([instance("10.0.0.2", 80, &[])]);
         assert!(aggregator.aggregate("web", &other).unwrap().is_empty());
     }
 
     #[test]
-    fn service_without_instances_yields_its_name_only() {
-        let yielded = aggregator().aggregate("web", &service([])).unwrap();
-        assert!(yielded["web"].ports.is_empty() && yielded["web"].endpoints.is_empty());
+    fn service_without_instances_has_no_ports_or_endpoints() {
+        let micro_services = aggregator().aggregate("web", &service([])).unwrap();
+        assert!(micro_services["web"].ports.is_empty() && micro_services["web"].endpoints.is_empty());
         assert!(aggregator().aggregate("a/b", &service([])).is_err());
     }
 }

@@ -3,20 +3,20 @@
 /// The maximum length of a service name: that of a DNS label.
 const MAX_NAME_LENGTH: usize = 63;
 
-/// The name in lower case (flomesh), with `-` for separators of other registries.
+/// The stored name of a source service: in lower case (as in flomesh), with `-` in place of other separators.
 ///
 /// # Errors
 /// When it contains other characters that a service name may not have (RFC 1123), or is too long.
-pub fn legal(name: &str) -> Result<String, String> {
-    let legal: String = name
+pub fn to_stored(name: &str) -> Result<String, String> {
+    let stored: String = name
         .chars()
         .map(|c| match c {
             '_' | '.' | ' ' => '-',
             c => c.to_ascii_lowercase(),
         })
         .collect();
-    check(&legal)?;
-    Ok(legal)
+    check(&stored)?;
+    Ok(stored)
 }
 
 /// Validates the name of a service, a namespace or a registry.
@@ -48,17 +48,17 @@ mod tests {
 
     #[test]
     fn names_are_lowered_and_separators_become_hyphens() {
-        for (name, wanted) in
+        for (name, expected) in
             [("WEB", "web"), ("order_Service", "order-service"), ("a.b c", "a-b-c"), ("9", "9")]
         {
-            assert_eq!(legal(name).as_deref(), Ok(wanted));
+            assert_eq!(to_stored(name).as_deref(), Ok(expected));
         }
     }
 
     #[test]
     fn invalid_name_is_refused_with_the_reason() {
         for wrong in ["", "a/b", "é", "-a", "a-", "_", "a\n", "a:b", &"x".repeat(64)] {
-            assert!(legal(wrong).is_err(), "{wrong:?}");
+            assert!(to_stored(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -1,21 +1,20 @@
-//! From what is wanted and what is stored to the writes that make them the same. Pure.
+//! Plans the writes that make the store match the registries. Pure.
 //!
-//! - What does not carry this connector's label is never written or deleted. A foreign service or foreign endpoints of the
-//!   same name are a [`Problem`].
-//! - Nothing is deleted, and nothing is written over, of a registry that has not answered, or of a source service of which
-//!   the registry has not said yet what is behind it. Services of a registry that is no longer configured go when all
-//!   that are have answered.
-//! - A source service without a single instance keeps its stored services, with their addresses and ports and nothing
-//!   behind them: clients are refused at once instead of going elsewhere.
-//! - Endpoints that are gone while nothing is known of their source come back from the annotations of their service.
-//! - A service keeps the cluster addresses that it was given, whatever is written into it. Of two that were given one address
-//!   the older one keeps it. One that a foreign service has too is kept, since clients use it, and is a [`Problem`].
-//! - A service whose objects are too large for the store is not written, is a [`Problem`], and holds up no other.
+//! - An object without this connector's label is foreign: it is never written or deleted. A foreign service or foreign endpoints
+//!   with the name of a desired service are a [`Problem`].
+//! - No stored object is deleted or changed while its registry has not answered, or while the instances of its source service are
+//!   unknown. Services of a registry that is no longer configured are deleted once every configured registry has answered.
+//! - The stored services of a source service without instances stay, with their addresses and ports but without endpoints:
+//!   connections of clients are rejected at once instead of reaching another service.
+//! - Endpoints that were deleted while their source service is unknown are restored from the annotations of their service.
+//! - A service keeps its allocated cluster addresses, whatever another program writes into it. Of two services with the same
+//!   address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a [`Problem`].
+//! - A service whose objects are too large for the store is not written and is a [`Problem`]. Other services are written.
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 
 mod build;
+mod desired;
 mod registry_state;
-mod wanted;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,13 +32,13 @@ use crate::{
     cluster_address::AddressPool,
     stored::{self, Id, Stored},
 };
+use desired::DesiredServices;
 pub use registry_state::{Problem, RegistryState};
-use wanted::DesiredServices;
 
 /// The size limit of an object. etcd accepts requests of 1.5 MiB; the rest is for the key and the conditions.
 const MAX_OBJECT_BYTES: usize = 1_400_000;
 
-/// The target of services.
+/// Where services are stored, and their cluster addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Their namespace.
@@ -59,7 +58,7 @@ pub enum Change {
     Create(Object),
 }
 
-/// The size of one registry in the store after the plan.
+/// The size of the stored services of one registry once the plan is applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Size {
     /// Services.
@@ -84,7 +83,7 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
     let mut taken: BTreeSet<IpAddr> =
         stored.foreign_addresses.keys().chain(stored.holders.keys()).copied().collect();
     taken.extend(stored.services.values().flat_map(|service| stored::addresses(service)));
-    let mut planning = Planning {
+    let mut planner = Planner {
         stored,
         pool: AddressPool::new(&target.cluster_ip_ranges, taken),
         deletes: Vec::new(),
@@ -93,24 +92,24 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
         created: BTreeSet::new(),
         sizes: registries.iter().map(|registry| (registry.name.to_owned(), Size::default())).collect(),
     };
-    let mut wanted = wanted::collect(registries, &target.namespace);
+    let mut desired = desired::collect(registries, &target.namespace);
     for (id, service) in &stored.services {
-        planning.stored_service(id, service, &mut wanted);
+        planner.plan_stored_service(id, service, &mut desired);
     }
-    for (id, (registry, micro_service)) in std::mem::take(&mut wanted.services) {
-        if let Err(reason) = planning.new_service(&id, registry, &micro_service) {
-            wanted.problem(registry, &id.1, reason);
+    for (id, (registry, micro_service)) in std::mem::take(&mut desired.services) {
+        if let Err(reason) = planner.plan_new_service(&id, registry, &micro_service) {
+            desired.add_problem(registry, &id.1, reason);
         }
     }
     for (id, endpoints) in &stored.endpoints {
-        planning.stray_endpoints(id, endpoints, &wanted);
+        planner.plan_stray_endpoints(id, endpoints, &desired);
     }
-    let Planning { deletes, updates, creates, sizes, .. } = planning;
-    wanted.problems.sort();
-    Plan { changes: [deletes, updates, creates].concat(), problems: wanted.problems, sizes }
+    let Planner { deletes, updates, creates, sizes, .. } = planner;
+    desired.problems.sort();
+    Plan { changes: [deletes, updates, creates].concat(), problems: desired.problems, sizes }
 }
 
-struct Planning<'a> {
+struct Planner<'a> {
     stored: &'a Stored<'a>,
     pool: AddressPool<'a>,
     deletes: Vec<Change>,
@@ -120,42 +119,42 @@ struct Planning<'a> {
     sizes: BTreeMap<String, Size>,
 }
 
-impl Planning<'_> {
-    /// Handles a stored service of this connector.
-    fn stored_service(&mut self, id: &Id, stored: &Service, wanted: &mut DesiredServices<'_>) {
+impl Planner<'_> {
+    /// Plans the writes for a stored service of this connector.
+    fn plan_stored_service(&mut self, id: &Id, stored: &Service, desired: &mut DesiredServices<'_>) {
         let (registry, source) = build::origin(stored);
-        if wanted.is_unknown(registry, source) {
+        if desired.is_unknown(registry, source) {
             // Another registry may get the name once it is known that this one no longer has it.
-            wanted.services.remove(id);
+            desired.services.remove(id);
             self.restore_endpoints(id, stored);
             return self.count_stored(registry, id);
         }
-        if let Some((registry, micro_service)) = wanted.services.remove(id) {
+        if let Some((registry, micro_service)) = desired.services.remove(id) {
             match self.update(id, stored, registry, &micro_service) {
                 Err(reason) => {
-                    wanted.problem(registry, &id.1, reason);
+                    desired.add_problem(registry, &id.1, reason);
                     self.count_stored(registry, id);
                 }
                 Ok(conflicts) => {
                     for reason in conflicts {
-                        wanted.problem(registry, &id.1, reason);
+                        desired.add_problem(registry, &id.1, reason);
                     }
                     if self.stored.foreign_endpoints.contains(id) {
-                        wanted.problem(registry, &id.1, foreign("set of endpoints"));
+                        desired.add_problem(registry, &id.1, foreign_name_conflict("set of endpoints"));
                     }
                 }
             }
-        } else if wanted.is_empty(registry, source) {
+        } else if desired.is_empty(registry, source) {
             let endpoints = build::endpoints(id, registry, &MicroService::default());
             let addresses = self.kept_addresses(id, stored);
-            for reason in self.shared_with_foreign(&addresses) {
-                wanted.problem(registry, &id.1, reason);
+            for reason in self.foreign_address_conflicts(&addresses) {
+                desired.add_problem(registry, &id.1, reason);
             }
             let service = build::without_endpoints(stored, &addresses);
             if let Err(reason) = self.write(id, service, Some(endpoints), registry) {
-                wanted.problem(registry, &id.1, reason);
+                desired.add_problem(registry, &id.1, reason);
             }
-        } else if !wanted.is_orphan_to_keep(registry) {
+        } else if !desired.is_orphan_to_keep(registry) {
             self.delete::<Service>(id);
             if self.stored.endpoints.contains_key(id) {
                 self.delete::<Endpoints>(id);
@@ -176,26 +175,32 @@ impl Planning<'_> {
             return Ok(Vec::new());
         }
         let (addresses, mut conflicts) = self.cluster_addresses(id, micro_service, Some(stored))?;
-        conflicts.extend(self.shared_with_foreign(&addresses));
+        conflicts.extend(self.foreign_address_conflicts(&addresses));
         let service = build::service(id, registry, micro_service, &addresses);
         self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
         Ok(conflicts)
     }
 
-    /// Endpoints that somebody deleted while their registry cannot be asked come back from the annotations of their service.
+    /// Restores endpoints that another program deleted, from the annotations of their service: their registry has not answered.
     fn restore_endpoints(&mut self, id: &Id, stored: &Service) {
-        let is_there = self.stored.endpoints.contains_key(id) || self.stored.foreign_endpoints.contains(id);
-        if let Some(endpoints) = build::annotated_endpoints(id, stored).filter(|_| !is_there) {
+        let are_stored = self.stored.endpoints.contains_key(id) || self.stored.foreign_endpoints.contains(id);
+        if let Some(endpoints) = build::annotated_endpoints(id, stored).filter(|_| !are_stored) {
             self.creates.push(Change::Create(endpoints.into()));
         }
     }
 
-    fn new_service(&mut self, id: &Id, registry: &str, micro_service: &MicroService) -> Result<(), String> {
+    /// Plans the writes for a desired service that is not stored yet.
+    fn plan_new_service(
+        &mut self,
+        id: &Id,
+        registry: &str,
+        micro_service: &MicroService,
+    ) -> Result<(), String> {
         if self.stored.foreign_services.contains(id) {
-            return Err(foreign("service"));
+            return Err(foreign_name_conflict("service"));
         }
         if self.stored.foreign_endpoints.contains(id) {
-            return Err(foreign("set of endpoints"));
+            return Err(foreign_name_conflict("set of endpoints"));
         }
         if micro_service.external_name.is_some() {
             self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
@@ -208,19 +213,20 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Handles endpoints of this connector without a service of it.
-    fn stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, wanted: &DesiredServices<'_>) {
+    /// Plans the deletion of endpoints of this connector that have no service of this connector.
+    fn plan_stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, desired: &DesiredServices<'_>) {
         if self.stored.services.contains_key(id) || self.created.contains(id) {
             return;
         }
         let registry = build::registry(&endpoints.labels);
-        // Behind a foreign service they would become its backends.
-        if self.stored.foreign_services.contains(id) || !wanted.is_any_unknown(registry) {
+        // Endpoints with the name of a foreign service would become its backends.
+        if self.stored.foreign_services.contains(id) || !desired.is_any_unknown(registry) {
             self.delete::<Endpoints>(id);
         }
     }
 
-    /// Writes the differences to the stored objects, unless one is too large for the store. Without endpoints stored ones are deleted.
+    /// Plans the writes of objects that differ from the stored ones, unless one is too large for the store. Without `endpoints`,
+    /// stored ones are deleted.
     fn write(
         &mut self,
         id: &Id,
@@ -261,28 +267,31 @@ impl Planning<'_> {
         }
     }
 
-    /// The cluster addresses of a service: requested ones, else its current ones, else free ones. In the families of its
-    /// endpoints, and of its current addresses. If a requested address is taken, a stored service keeps its current ones, and
-    /// the reason is returned too.
+    /// The cluster addresses of a service, and the reasons why requested ones are not used. There is one address for each family of
+    /// its endpoints or of its current addresses: the requested one, else the current one, else a free one. If a requested address
+    /// is taken, a stored service keeps its current one.
+    ///
+    /// # Errors
+    /// When a new service cannot get an address.
     fn cluster_addresses(
         &mut self,
         id: &Id,
         micro_service: &MicroService,
         stored: Option<&Service>,
     ) -> Result<(Vec<IpAddr>, Vec<String>), String> {
-        let held = stored.map(|stored| self.held(id, stored)).unwrap_or_default();
-        let behind = micro_service.addresses();
+        let current = stored.map(|stored| self.current_addresses(id, stored)).unwrap_or_default();
+        let endpoints = micro_service.addresses();
         let (mut addresses, mut conflicts) = (Vec::new(), Vec::new());
         for is_ipv4 in [true, false] {
             let of_family = |address: &&IpAddr| address.is_ipv4() == is_ipv4;
-            let asked = micro_service.cluster_ips.iter().find(of_family);
-            if let Some(asked) = asked {
-                if held.contains(asked) || self.pool.claim(*asked) {
-                    addresses.push(*asked);
+            let requested = micro_service.cluster_ips.iter().find(of_family);
+            if let Some(requested) = requested {
+                if current.contains(requested) || self.pool.claim(*requested) {
+                    addresses.push(*requested);
                     continue;
                 }
                 let reason = format!(
-                    "another service has the cluster address {asked}; ask for another one, or for none"
+                    "another service has the cluster address {requested}; request another one, or none"
                 );
                 if stored.is_none() {
                     return Err(reason);
@@ -290,10 +299,10 @@ impl Planning<'_> {
                 conflicts.push(reason);
             }
             // A previously requested address may be outside of the ranges.
-            let may_stay = |held: &&IpAddr| asked.is_some() || self.pool.contains(**held);
-            if let Some(held) = held.iter().filter(of_family).find(may_stay) {
-                addresses.push(*held);
-            } else if let Some(one) = behind.iter().find(of_family)
+            let is_kept = |current: &&IpAddr| requested.is_some() || self.pool.contains(**current);
+            if let Some(current) = current.iter().filter(of_family).find(is_kept) {
+                addresses.push(*current);
+            } else if let Some(one) = endpoints.iter().find(of_family)
                 && self.pool.has_family_of(*one)
             {
                 let free = self.pool.take(&format!("{}/{}", id.0, id.1), is_ipv4);
@@ -301,26 +310,26 @@ impl Planning<'_> {
             }
         }
         if addresses.is_empty() && !self.pool.is_empty() {
-            return Err("none of cluster-ip-ranges has the family of its endpoints; add one".to_owned());
+            return Err("cluster-ip-ranges has no range of the family of its endpoints; add one".to_owned());
         }
         Ok((addresses, conflicts))
     }
 
-    /// The cluster addresses of a stored service, without those that belong to another one of this connector.
-    fn held(&self, id: &Id, stored: &Service) -> BTreeSet<IpAddr> {
-        let given = stored::cluster_addresses(stored).into_iter();
-        given
+    /// The cluster addresses of a stored service, without those that another service of this connector holds.
+    fn current_addresses(&self, id: &Id, stored: &Service) -> BTreeSet<IpAddr> {
+        stored::cluster_addresses(stored)
+            .into_iter()
             .filter(|address| self.stored.holders.get(address).is_some_and(|(_, holder)| holder == id))
             .collect()
     }
 
     /// The cluster addresses of a stored service without endpoints: its own, with replacements for those of another service.
     fn kept_addresses(&mut self, id: &Id, stored: &Service) -> Vec<IpAddr> {
-        let held = self.held(id, stored);
-        let given = stored::cluster_addresses(stored).into_iter();
-        given
+        let current = self.current_addresses(id, stored);
+        stored::cluster_addresses(stored)
+            .into_iter()
             .filter_map(|address| {
-                if held.contains(&address) {
+                if current.contains(&address) {
                     return Some(address);
                 }
                 self.pool.take(&format!("{}/{}", id.0, id.1), address.is_ipv4())
@@ -328,8 +337,8 @@ impl Planning<'_> {
             .collect()
     }
 
-    /// The addresses of a stored service that a foreign service has too.
-    fn shared_with_foreign(&self, addresses: &[IpAddr]) -> Vec<String> {
+    /// A problem for each of these addresses that a foreign service has too.
+    fn foreign_address_conflicts(&self, addresses: &[IpAddr]) -> Vec<String> {
         let shared = addresses.iter().filter_map(|address| {
             let (namespace, name) = self.stored.foreign_addresses.get(address)?;
             Some(format!(
@@ -354,7 +363,7 @@ impl Planning<'_> {
 }
 
 impl Size {
-    /// That of one service.
+    /// The size of one service.
     fn of(endpoints: &Endpoints) -> Self {
         let addresses = endpoints.endpoint_subsets.iter().map(|subset| subset.addresses.len());
         Self { services: 1, endpoints: addresses.sum() }
@@ -365,16 +374,17 @@ fn check_size(object: &Object) -> Result<(), String> {
     let size = object.encode().map_err(|error| error.to_string())?.len();
     if size > MAX_OBJECT_BYTES {
         return Err(format!(
-            "its {} would take {size} bytes, and the store takes {MAX_OBJECT_BYTES}; split the service",
+            "its {} would have {size} bytes, and the store accepts {MAX_OBJECT_BYTES}; split the service",
             object.kind()
         ));
     }
     Ok(())
 }
 
-fn foreign(what: &str) -> String {
+/// The problem that a foreign object has the name of a desired one.
+fn foreign_name_conflict(object: &str) -> String {
     format!(
-        "there is a {what} of this name that is not this connector's and is left alone; \
+        "there is a {object} of this name that is not this connector's and is left alone; \
          rename one, or give the registry a prefix"
     )
 }

@@ -114,14 +114,14 @@ impl Publisher {
     /// A query failed. The published content stays.
     pub fn failed(&self, error: &RegistryError) {
         if self.metrics.registry_failed(&self.registry) {
-            warn!(registry = self.registry, %error, "the registry fails; what it said before stays");
+            warn!(registry = self.registry, %error, "failed to query the registry; its last known services stay");
         }
     }
 
     /// A query of a registry that answers others failed. The published content of it stays.
     pub fn partly_failed(&self, error: &RegistryError) {
         self.metrics.partly_failed(&self.registry);
-        warn!(registry = self.registry, %error, "the registry does not say all; what it said of that before stays");
+        warn!(registry = self.registry, %error, "the registry answered only in part; the last known state of the rest stays");
     }
 
     /// How often the registry has answered.
@@ -140,8 +140,8 @@ pub(crate) async fn follow(registry: NamedRegistry, publisher: Publisher) {
     let mut backoff = backoff();
     loop {
         let answers = publisher.answers();
-        let followed = AssertUnwindSafe(registry.registry.follow(&publisher)).catch_unwind().await;
-        let error = followed.unwrap_or_else(|_| RegistryError::new(&registry.name, "it panicked"));
+        let result = AssertUnwindSafe(registry.registry.follow(&publisher)).catch_unwind().await;
+        let error = result.unwrap_or_else(|_| RegistryError::new(&registry.name, "it panicked"));
         if publisher.answers() != answers {
             backoff.reset();
         }

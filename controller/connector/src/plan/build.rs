@@ -29,12 +29,12 @@ const CLOUD_SOURCED: &str = "cloud-sourced-service";
 const CLOUD_SERVICE: &str = "cloud-service";
 /// `CloudServiceInheritedFromAnnotation`.
 const INHERITED_FROM: &str = "flomesh.io/cloud-service-inherited-from";
-/// `MeshServiceSyncAnnotation`: excludes it from being synced back.
+/// `MeshServiceSyncAnnotation`: excludes the service from being synced back.
 const MESH_SYNC: &str = "flomesh.io/mesh-service-sync";
 
-/// The type of services with endpoints,
+/// The type of services with endpoints.
 const CLUSTER_IP: &str = "ClusterIP";
-/// and that of aliases of a host name.
+/// The type of services that are an alias of a host name.
 const EXTERNAL_NAME: &str = "ExternalName";
 
 type Labels = BTreeMap<String, String>;
@@ -63,7 +63,11 @@ pub(super) fn service(
     let mut service = Service {
         name: id.1.to_string(),
         namespace: id.0.to_string(),
-        port: micro_service.ports.iter().map(|(port, speaks)| service_port(*port, *speaks)).collect(),
+        port: micro_service
+            .ports
+            .iter()
+            .map(|(port, app_protocol)| service_port(*port, *app_protocol))
+            .collect(),
         // Without a selector: the endpoints are written here, and nothing else may add pods.
         service_type: CLUSTER_IP.to_owned(),
         labels: labels(registry, (CLOUD_SOURCED, "true")),
@@ -80,7 +84,7 @@ pub(super) fn service(
     service
 }
 
-/// The same service without endpoints. One that was an alias is none any more: nothing is behind it.
+/// A stored service, changed to have no endpoints. An `ExternalName` service becomes a `ClusterIP` service.
 pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Service {
     let mut service = stored.clone();
     service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
@@ -92,7 +96,7 @@ pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Ser
     service
 }
 
-/// Writes the addresses for agents, and into the annotation that they are restored from.
+/// Sets the addresses, and the annotation from which they are restored.
 fn set_cluster_ips(service: &mut Service, cluster_ips: &[IpAddr]) {
     service.cluster_ips = cluster_ips.iter().map(IpAddr::to_string).collect();
     service.cluster_ip = service.cluster_ips.first().map_or("None", String::as_str).to_owned();
@@ -129,8 +133,8 @@ pub(super) fn endpoints(id: &Id, registry: &str, micro_service: &MicroService) -
     }
 }
 
-/// The endpoints that the annotations of a stored service name (flomesh's `UpsertEndpoints`); none without such an annotation, or
-/// if they do not fit its ports.
+/// The endpoints in the annotations of a stored service (flomesh's `UpsertEndpoints`); none without such an annotation, or if they
+/// do not match its ports.
 pub(super) fn annotated_endpoints(id: &Id, service: &Service) -> Option<Endpoints> {
     let ports: BTreeMap<Port, AppProtocol> = service.port.iter().filter_map(stored_port).collect();
     let mut micro_service = MicroService { ports, ..MicroService::default() };
@@ -140,19 +144,19 @@ pub(super) fn annotated_endpoints(id: &Id, service: &Service) -> Option<Endpoint
             micro_service.endpoints.entry(target_ports).or_default().insert(address, true);
         }
     }
-    let is_any = !micro_service.endpoints.is_empty();
-    is_any.then(|| endpoints(id, registry(&service.labels), &micro_service))
+    let has_endpoints = !micro_service.endpoints.is_empty();
+    has_endpoints.then(|| endpoints(id, registry(&service.labels), &micro_service))
 }
 
-/// The ports of a service that lead to ports of an instance, one by one: the only port to all of them, several to those of their own
-/// number.
-fn target_ports(micro_service: &MicroService, of_instance: &BTreeSet<u16>) -> Vec<TargetPorts> {
+/// Maps the ports of an instance to ports of the service, one by one: all of them to the only port of the service, or, if it has
+/// several, each to that of the same number.
+fn target_ports(micro_service: &MicroService, instance_ports: &BTreeSet<u16>) -> Vec<TargetPorts> {
     let ports: Vec<&Port> = micro_service.ports.keys().collect();
-    let leads_to = |target: &u16| match ports[..] {
+    let to_target_port = |target: &u16| match ports[..] {
         [only] => Some((*only, *target)),
         _ => ports.iter().find(|(_, number)| number == target).map(|port| (**port, *target)),
     };
-    of_instance.iter().filter_map(leads_to).map(|port| TargetPorts::from([port])).collect()
+    instance_ports.iter().filter_map(to_target_port).map(|port| TargetPorts::from([port])).collect()
 }
 
 /// The reverse of [`service_port`].
@@ -162,12 +166,12 @@ fn stored_port(port: &ServicePort) -> Option<(Port, AppProtocol)> {
         "SCTP" => Protocol::Sctp,
         _ => Protocol::Tcp,
     };
-    let speaks = match port.app_protocol.as_str() {
+    let app_protocol = match port.app_protocol.as_str() {
         "http" => AppProtocol::Http,
         "grpc" => AppProtocol::Grpc,
         _ => AppProtocol::Other,
     };
-    Some(((protocol, u16::try_from(port.port).ok()?), speaks))
+    Some(((protocol, u16::try_from(port.port).ok()?), app_protocol))
 }
 
 fn labels(registry: &str, (name, value): (&str, &str)) -> Labels {
@@ -189,27 +193,27 @@ fn address_annotations(micro_service: &MicroService) -> BTreeMap<String, String>
         .collect()
 }
 
-fn service_port(port: Port, speaks: AppProtocol) -> ServicePort {
+fn service_port(port: Port, app_protocol: AppProtocol) -> ServicePort {
     let (protocol, number) = port;
-    let app_protocol = if protocol == Protocol::Tcp { speaks.as_str() } else { "" };
+    let app_protocol_name = if protocol == Protocol::Tcp { app_protocol.as_str() } else { "" };
     ServicePort {
-        name: port_name(port, speaks),
+        name: port_name(port, app_protocol),
         protocol: protocol.to_string(),
         port: i32::from(number),
         target_port: Some(IntOrString { int_val: i32::from(number), ..IntOrString::default() }),
-        app_protocol: app_protocol.to_owned(),
+        app_protocol: app_protocol_name.to_owned(),
         ..ServicePort::default()
     }
 }
 
 /// flomesh's `http80` and `grpc9090`; for others the transport protocol. It is the port's name in the endpoints too.
-fn port_name((protocol, number): Port, speaks: AppProtocol) -> String {
-    let spoken = match (protocol, speaks) {
+fn port_name((protocol, number): Port, app_protocol: AppProtocol) -> String {
+    let prefix = match (protocol, app_protocol) {
         (Protocol::Tcp, AppProtocol::Http) => "http",
         (Protocol::Tcp, AppProtocol::Grpc) => "grpc",
         (Protocol::Tcp, AppProtocol::Other) => "tcp",
         (Protocol::Udp, _) => "udp",
         (Protocol::Sctp, _) => "sctp",
     };
-    format!("{spoken}{number}")
+    format!("{prefix}{number}")
 }

@@ -1,18 +1,19 @@
-//! The state of a registry: its services, and their problems.
+//! The input of the plan from a registry, and the problems of its services.
 
 use crate::{
     aggregator::Aggregator,
     catalog::{Catalog, ResolvedHosts},
 };
 
-/// One registry, in the order of the configuration: the first one gets a name that several want.
+/// The services of one registry. If several registries have a service of the same stored name, the first registry in the
+/// configuration gets the name.
 #[derive(Debug, Clone, Copy)]
 pub struct RegistryState<'a> {
-    /// Its name.
+    /// The name of the registry.
     pub name: &'a str,
-    /// The settings of its services.
+    /// The rules by which its services become micro services.
     pub aggregator: &'a Aggregator,
-    /// Its content; none until it has answered.
+    /// Its services; none until it has answered.
     pub catalog: Option<&'a Catalog>,
     /// The addresses of host names, as far as they were looked up.
     pub hosts: &'a ResolvedHosts,
@@ -23,7 +24,7 @@ pub struct RegistryState<'a> {
 pub struct Problem {
     /// The registry's name.
     pub registry: String,
-    /// The service: its stored name if it has one, else its name in the registry.
+    /// The name of the stored service, or of the source service if it has no valid stored name.
     pub service: String,
     /// What is wrong, and what to do.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! Laws and single cases of the plan.
+//! Laws and examples of the plan.
 
 mod cases;
 mod laws;
@@ -32,9 +32,9 @@ fn target() -> Target {
     }
 }
 
-fn stored(world: &StoreContent) -> Stored<'_> {
+fn stored(store: &StoreContent) -> Stored<'_> {
     let mut stored = Stored::default();
-    for (key, object) in world {
+    for (key, object) in store {
         let id: Id = (key.namespace().into(), key.name().into());
         match object {
             Object::Service(service) if service.labels.contains_key(REGISTRY_LABEL) => {
@@ -56,7 +56,7 @@ fn stored(world: &StoreContent) -> Stored<'_> {
 }
 
 /// Applies the changes; each must be possible, in this order.
-fn apply(world: &mut StoreContent, plan: &Plan) {
+fn apply(store: &mut StoreContent, plan: &Plan) {
     let rank = |change: &Change| match change {
         Change::Delete(_) => 0,
         Change::Update(_) => 1,
@@ -65,16 +65,16 @@ fn apply(world: &mut StoreContent, plan: &Plan) {
     assert!(plan.changes.is_sorted_by_key(rank), "deletes come before updates before creates");
     for change in &plan.changes {
         match change {
-            Change::Delete(key) => assert!(world.remove(key).is_some(), "{key} is not there"),
+            Change::Delete(key) => assert!(store.remove(key).is_some(), "{key} is not there"),
             Change::Update(object) => {
-                let before = world.insert(object.key().unwrap(), object.clone());
+                let before = store.insert(object.key().unwrap(), object.clone());
                 assert!(
                     before.is_some_and(|before| before != *object),
                     "{object:?} is not there, or the same"
                 );
             }
             Change::Create(object) => {
-                assert_eq!(world.insert(object.key().unwrap(), object.clone()), None);
+                assert_eq!(store.insert(object.key().unwrap(), object.clone()), None);
             }
         }
     }
@@ -89,7 +89,7 @@ struct Registries {
 }
 
 impl Registries {
-    fn plan(&self, world: &StoreContent) -> Plan {
+    fn plan(&self, store: &StoreContent) -> Plan {
         let states: Vec<RegistryState<'_>> = ["a", "b"]
             .into_iter()
             .zip(&self.catalogs)
@@ -100,12 +100,12 @@ impl Registries {
                 hosts: &self.hosts,
             })
             .collect();
-        plan(&states, &stored(world), &target())
+        plan(&states, &stored(store), &target())
     }
 
-    fn sync(&self, world: &mut StoreContent) -> Plan {
-        let plan = self.plan(world);
-        apply(world, &plan);
+    fn sync(&self, store: &mut StoreContent) -> Plan {
+        let plan = self.plan(store);
+        apply(store, &plan);
         plan
     }
 }
@@ -129,15 +129,15 @@ fn key(kind: Kind, name: &str) -> Key {
     Key::new(kind, "default", name).unwrap()
 }
 
-fn service<'a>(world: &'a StoreContent, name: &str) -> &'a Service {
-    match &world[&key(Kind::Service, name)] {
+fn service<'a>(store: &'a StoreContent, name: &str) -> &'a Service {
+    match &store[&key(Kind::Service, name)] {
         Object::Service(service) => service,
         other => panic!("{other:?}"),
     }
 }
 
-fn endpoints<'a>(world: &'a StoreContent, name: &str) -> &'a Endpoints {
-    match &world[&key(Kind::Endpoints, name)] {
+fn endpoints<'a>(store: &'a StoreContent, name: &str) -> &'a Endpoints {
+    match &store[&key(Kind::Endpoints, name)] {
         Object::Endpoints(endpoints) => endpoints,
         other => panic!("{other:?}"),
     }

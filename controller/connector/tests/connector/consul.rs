@@ -36,7 +36,7 @@ async fn with_web() -> (ConsulServer, Running) {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
     let running = Running::of(Consul::new(options(&server)));
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     (server, running)
 }
 
@@ -46,18 +46,18 @@ async fn services_instances_and_checks_of_consul_are_followed() {
     server.register("web", web(2, &[]));
     server.register("odd name/x", web(9, &[]));
     server.register("db", ConsulInstance { address: String::new(), ..ConsulInstance::new("", 5432, &[]) });
-    running.wait_until_behind("web", &["10.0.0.1 80", "10.0.0.2 80"]).await;
-    running.wait_until_behind("db", &["192.0.2.1 5432"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80", "10.0.0.2 80"]).await;
+    running.wait_until_backends("db", &["192.0.2.1 5432"]).await;
     let address = running.service("web").await.cluster_ip;
     server.set_status("web", "10.0.0.1-80", "warning");
-    running.wait_until_behind("web", &["10.0.0.2 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.2 80"]).await;
     server.set_status("web", "10.0.0.2-80", "critical");
-    running.wait_until_behind("web", &[]).await;
+    running.wait_until_backends("web", &[]).await;
     server.set_status("web", "10.0.0.1-80", "passing");
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     assert_eq!(running.service("web").await.cluster_ip, address);
     server.deregister("web", "10.0.0.2-80");
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     assert_eq!(running.service("web").await.cluster_ip, address, "one instance less is no other service");
     server.deregister("web", "10.0.0.1-80");
     running.wait_until_gone("web").await;
@@ -69,7 +69,7 @@ async fn services_instances_and_checks_of_consul_are_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unusable_instance_is_reported_once_and_counted() {
     let count = Arc::new(AtomicUsize::new(0));
-    let warnings = Warnings { with: "10.0.0.9-0", count: Arc::clone(&count) };
+    let warnings = Warnings { text: "10.0.0.9-0", count: Arc::clone(&count) };
     tracing::subscriber::set_global_default(warnings).unwrap();
     let (server, running) = with_web().await;
     server.register("web", ConsulInstance::new("10.0.0.9", 0, &[]));
@@ -78,14 +78,14 @@ async fn unusable_instance_is_reported_once_and_counted() {
         server.register("web", web(number, &[]));
         behind.push(format!("10.0.0.{number} 80"));
         let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
-        running.wait_until_behind("web", &behind).await;
+        running.wait_until_backends("web", &behind).await;
     }
     assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "1"));
     server.deregister("web", "10.0.0.9-0");
     server.register("web", web(5, &[]));
     behind.push("10.0.0.5 80".to_owned());
     let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
-    running.wait_until_behind("web", &behind).await;
+    running.wait_until_backends("web", &behind).await;
     assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "0"));
     running.stop().await;
 }
@@ -97,7 +97,7 @@ async fn service_synced_from_kubernetes_is_not_asked_for() {
     server.register("synced", web(2, &["k8s"]));
     let options = ConsulOptions { exclude_tag: "k8s".to_owned(), ..options(&server) };
     let running = Running::of(Consul::new(options));
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     let start = Instant::now();
     while server.requests().1 != 2 {
         assert!(start.elapsed() < EVENT_TIMEOUT, "one for the services, one for the instances of web");
@@ -128,9 +128,9 @@ async fn consul_that_starts_again_with_lower_index_is_followed() {
     server.restart_at(3);
     server.deregister("web", "10.0.0.1-80");
     server.register("web", web(2, &[]));
-    running.wait_until_behind("web", &["10.0.0.2 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.2 80"]).await;
     server.register("web", web(3, &[]));
-    running.wait_until_behind("web", &["10.0.0.2 80", "10.0.0.3 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.2 80", "10.0.0.3 80"]).await;
     running.stop().await;
 }
 
@@ -149,7 +149,7 @@ async fn index_that_goes_backwards_behind_proxy_is_noticed() {
         server.deregister("web", &format!("10.0.0.{number}-80"));
         server.rewind_to(2);
     }
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     running.stop().await;
 }
 
@@ -176,11 +176,11 @@ async fn consul_failures_delete_nothing() {
         server.deregister("web", &format!("10.0.0.{}-80", number - 1));
         server.register("web", web(1, &[]));
         let newest = format!("10.0.0.{number} 80");
-        running.wait_until_behind("web", &["10.0.0.1 80", &newest]).await;
+        running.wait_until_backends("web", &["10.0.0.1 80", &newest]).await;
     }
     server.set_fault(Some(Fault::Slow(Duration::from_millis(500))));
     server.deregister("web", "10.0.0.6-80");
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     running.stop().await;
 }
 
@@ -190,7 +190,7 @@ async fn only_services_with_the_tag_are_queried() {
     server.register("web", web(1, &["contiv"]));
     server.register("db", web(2, &[]));
     let running = Running::of(Consul::new(ConsulOptions { tag: "contiv".to_owned(), ..options(&server) }));
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     assert_eq!(running.all::<Service>().await.len(), 1);
     running.stop().await;
 }
@@ -204,11 +204,11 @@ async fn more_services_than_connections_take_turns() {
     let options = ConsulOptions { connections: 1, wait: Duration::from_millis(800), ..options(&server) };
     let running = Running::of(Consul::new(options));
     for name in ["a", "b", "c", "d"] {
-        running.wait_until_behind(name, &["10.0.0.1 80"]).await;
+        running.wait_until_backends(name, &["10.0.0.1 80"]).await;
         server.register(name, web(2, &[]));
     }
     for name in ["a", "b", "c", "d"] {
-        running.wait_until_behind(name, &["10.0.0.1 80", "10.0.0.2 80"]).await;
+        running.wait_until_backends(name, &["10.0.0.1 80", "10.0.0.2 80"]).await;
         assert!(server.requests().1 <= 2, "more queries wait than may");
     }
     running.stop().await;
@@ -239,7 +239,7 @@ async fn token_is_read_anew_and_tls_is_verified() {
     sleep(Duration::from_millis(300)).await;
     assert!(running.all::<Service>().await.is_empty());
     fs::write(&token, "right\n").unwrap();
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     running.stop().await;
 }
 

@@ -33,7 +33,7 @@ async fn with_web(ttl: u32) -> (DnsServer, Running) {
     let server = DnsServer::start(zone(ttl)).unwrap();
     let services = BTreeMap::from([("web".to_owned(), WEB.to_owned())]);
     let running = Running::of(Dns::new(DnsOptions { services, servers: vec![server.address()] }));
-    running.wait_until_behind("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
     (server, running)
 }
 
@@ -45,10 +45,10 @@ async fn name_is_asked_for_again_when_its_time_to_live_is_over() {
         zone.srv(WEB, 1, (20, 8082), "spare.example.org");
         zone.address("spare.example.org", 1, "10.0.0.3".parse().unwrap());
     });
-    running.wait_until_behind("web", &["10.0.0.3 8082"]).await;
+    running.wait_until_backends("web", &["10.0.0.3 8082"]).await;
     let address = running.service("web").await.cluster_ip;
     server.change(|zone| *zone = Zone::default());
-    running.wait_until_behind("web", &[]).await;
+    running.wait_until_backends("web", &[]).await;
     assert_eq!(running.service("web").await.cluster_ip, address, "a service without instances stays");
     running.stop().await;
 }
@@ -58,7 +58,7 @@ async fn name_is_not_asked_for_as_long_as_it_lives() {
     let (server, running) = with_web(600).await;
     server.change(|zone| *zone = Zone::default());
     sleep(Duration::from_secs(3)).await;
-    running.wait_until_behind("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
     running.stop().await;
 }
 
@@ -75,7 +75,7 @@ async fn dns_that_fails_takes_nothing_away() {
         zone.srv(WEB, 1, (10, 8080), "one.example.org");
         zone.address("one.example.org", 1, "10.0.0.1".parse().unwrap());
     });
-    running.wait_until_behind("web", &["10.0.0.1 8080"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 8080"]).await;
     running.stop().await;
 }
 
@@ -91,22 +91,22 @@ async fn host_name_of_an_instance_is_followed() {
     });
     let host = instance("10.0.0.9", 5432).at("db.example.org".to_owned());
     let db = SourceService { hosts: BTreeSet::from([host]), ..SourceService::default() };
-    running.say(ScriptedAction::All(Catalog::from([("db".to_owned(), Some(Arc::new(db)))])));
-    running.wait_until_behind("db", &["10.0.0.1 5432"]).await;
+    running.act(ScriptedAction::All(Catalog::from([("db".to_owned(), Some(Arc::new(db)))])));
+    running.wait_until_backends("db", &["10.0.0.1 5432"]).await;
     server.change(|zone| {
         *zone = Zone::default();
         zone.address("db.example.org", 1, "10.0.0.2".parse().unwrap());
         zone.address("db.example.org", 1, "127.0.0.1".parse().unwrap());
     });
-    running.wait_until_behind("db", &["10.0.0.2 5432"]).await;
+    running.wait_until_backends("db", &["10.0.0.2 5432"]).await;
     // A failure changes nothing.
     server.change(|zone| zone.fails = true);
     sleep(Duration::from_secs(3)).await;
-    running.wait_until_behind("db", &["10.0.0.2 5432"]).await;
+    running.wait_until_backends("db", &["10.0.0.2 5432"]).await;
     server.change(|zone| {
         *zone = Zone::default();
         zone.address("db.example.org", 1, "fd00::3".parse().unwrap());
     });
-    running.wait_until_behind("db", &["fd00::3 5432"]).await;
+    running.wait_until_backends("db", &["fd00::3 5432"]).await;
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A file that is written in all common ways.
+//! The file registry, with every common way of writing a file.
 
 use std::fmt::Write as _;
 use std::{
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::harness::Running;
 
-fn text(services: &[(&str, &str)]) -> String {
+fn services_yaml(services: &[(&str, &str)]) -> String {
     let mut text = "services:\n".to_owned();
     for (name, address) in services {
         writeln!(text, "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]").unwrap();
@@ -25,44 +25,44 @@ fn text(services: &[(&str, &str)]) -> String {
 }
 
 /// A file with two services, and a connector that has stored them.
-async fn with_two() -> (TempDir, PathBuf, Running) {
+async fn running_with_two_services() -> (TempDir, PathBuf, Running) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("services.yaml");
-    fs::write(&path, text(&[("web", "10.0.0.1"), ("db", "10.0.0.2")])).unwrap();
+    fs::write(&path, services_yaml(&[("web", "10.0.0.1"), ("db", "10.0.0.2")])).unwrap();
     let running = Running::of(FileRegistry::new(path.clone()));
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
-    running.wait_until_behind("db", &["10.0.0.2 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
+    running.wait_until_backends("db", &["10.0.0.2 80"]).await;
     (folder, path, running)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_is_followed_however_it_is_replaced() {
-    let (folder, path, running) = with_two().await;
-    fs::write(&path, text(&[("web", "10.0.0.3")])).unwrap();
-    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
+    let (folder, path, running) = running_with_two_services().await;
+    fs::write(&path, services_yaml(&[("web", "10.0.0.3")])).unwrap();
+    running.wait_until_backends("web", &["10.0.0.3 80"]).await;
     running.wait_until_gone("db").await;
     let renamed = folder.path().join("new");
-    fs::write(&renamed, text(&[("web", "10.0.0.4")])).unwrap();
+    fs::write(&renamed, services_yaml(&[("web", "10.0.0.4")])).unwrap();
     fs::rename(&renamed, &path).unwrap();
-    running.wait_until_behind("web", &["10.0.0.4 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.4 80"]).await;
     // A link to another folder, whose target changes without a notification.
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
-    fs::write(&target, text(&[("web", "10.0.0.5")])).unwrap();
+    fs::write(&target, services_yaml(&[("web", "10.0.0.5")])).unwrap();
     fs::remove_file(&path).unwrap();
     symlink(&target, &path).unwrap();
-    running.wait_until_behind("web", &["10.0.0.5 80"]).await;
-    fs::write(&target, text(&[("web", "10.0.0.6")])).unwrap();
-    running.wait_until_behind("web", &["10.0.0.6 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.5 80"]).await;
+    fs::write(&target, services_yaml(&[("web", "10.0.0.6")])).unwrap();
+    running.wait_until_backends("web", &["10.0.0.6 80"]).await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_that_is_being_written_is_not_read() {
-    let (_folder, path, running) = with_two().await;
+    let (_folder, path, running) = running_with_two_services().await;
     let before = running.store.revision();
-    let whole = text(&[("web", "10.0.0.3"), ("db", "10.0.0.4")]);
-    // The partial content at each pause would be a valid file with fewer services.
+    let whole = services_yaml(&[("web", "10.0.0.3"), ("db", "10.0.0.4")]);
+    // At each pause the partial content is a valid file with fewer services.
     let mut file = File::create(&path).unwrap();
     for part in whole.split_inclusive("80}]\n") {
         file.write_all(part.as_bytes()).unwrap();
@@ -70,14 +70,14 @@ async fn file_that_is_being_written_is_not_read() {
         assert_eq!(running.store.revision(), before);
     }
     drop(file);
-    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
-    running.wait_until_behind("db", &["10.0.0.4 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.3 80"]).await;
+    running.wait_until_backends("db", &["10.0.0.4 80"]).await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_that_is_gone_or_broken_takes_nothing_away() {
-    let (_folder, path, running) = with_two().await;
+    let (_folder, path, running) = running_with_two_services().await;
     let before = running.store.revision();
     for broken in ["", "services:\n", "services:\n  - name: web\n", "services: [{name: web", "other: 1\n"] {
         fs::write(&path, broken).unwrap();
@@ -95,13 +95,13 @@ async fn file_that_is_gone_or_broken_takes_nothing_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_may_come_after_connector() {
+async fn file_created_after_the_start_is_read() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("later").join("services.yaml");
     let running = Running::of(FileRegistry::new(path.clone()));
     sleep(Duration::from_millis(500)).await;
     fs::create_dir(path.parent().unwrap()).unwrap();
-    fs::write(&path, text(&[("web", "10.0.0.1")])).unwrap();
-    running.wait_until_behind("web", &["10.0.0.1 80"]).await;
+    fs::write(&path, services_yaml(&[("web", "10.0.0.1")])).unwrap();
+    running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     running.stop().await;
 }

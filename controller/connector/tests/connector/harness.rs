@@ -50,9 +50,9 @@ struct Scripted(Mutex<mpsc::UnboundedReceiver<ScriptedAction>>);
 impl Registry for Scripted {
     fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
         async move {
-            let mut says = self.0.lock().await;
-            while let Some(say) = says.recv().await {
-                match say {
+            let mut script = self.0.lock().await;
+            while let Some(action) = script.recv().await {
+                match action {
                     ScriptedAction::All(catalog) => publisher.publish(catalog),
                     ScriptedAction::Fail => return RegistryError::new("script", "as this test wants"),
                     ScriptedAction::Panic => panic!("as this test wants"),
@@ -93,7 +93,7 @@ pub(crate) struct Running {
     pub(crate) metrics: ConnectorMetrics,
     registry: prometheus_client::registry::Registry,
     pub(crate) sink: Sink,
-    says: mpsc::UnboundedSender<ScriptedAction>,
+    actions: mpsc::UnboundedSender<ScriptedAction>,
     stop: CancellationToken,
     manager: JoinHandle<()>,
 }
@@ -101,8 +101,8 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it with a scripted registry.
     pub(crate) fn scripted(setup: Setup) -> Self {
-        let (says, script) = mpsc::unbounded_channel();
-        Self::start(Arc::new(Scripted(Mutex::new(script))), says, setup)
+        let (actions, script) = mpsc::unbounded_channel();
+        Self::start(Arc::new(Scripted(Mutex::new(script))), actions, setup)
     }
 
     /// Starts it with this registry.
@@ -110,7 +110,11 @@ impl Running {
         Self::start(Arc::new(registry), mpsc::unbounded_channel().0, Setup::default())
     }
 
-    fn start(registry: Arc<dyn Registry>, says: mpsc::UnboundedSender<ScriptedAction>, setup: Setup) -> Self {
+    fn start(
+        registry: Arc<dyn Registry>,
+        actions: mpsc::UnboundedSender<ScriptedAction>,
+        setup: Setup,
+    ) -> Self {
         let Setup { wait_for_namespace, sync_period, lease, aggregator, host_lookup, faults } = setup;
         let store = MemoryStore::with_faults(faults);
         let metrics = ConnectorMetrics::default();
@@ -132,11 +136,11 @@ impl Running {
         manager.register(controller).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
-        Self { store, metrics, registry, sink, says, stop, manager }
+        Self { store, metrics, registry, sink, actions, stop, manager }
     }
 
-    pub(crate) fn say(&self, say: ScriptedAction) {
-        self.says.send(say).unwrap_or_else(|_| panic!("the registry is gone"));
+    pub(crate) fn act(&self, action: ScriptedAction) {
+        self.actions.send(action).unwrap_or_else(|_| panic!("the registry is gone"));
     }
 
     /// Stops it and waits for its end.
@@ -172,7 +176,7 @@ impl Running {
     }
 
     /// The ready addresses of a service, each with its port; none without endpoints of that name.
-    pub(crate) async fn behind(&self, name: &str) -> Option<BTreeSet<String>> {
+    pub(crate) async fn backends(&self, name: &str) -> Option<BTreeSet<String>> {
         let endpoints: Endpoints = self.all().await.remove(name)?;
         let subsets = endpoints.endpoint_subsets.iter();
         let found = subsets.flat_map(|subset| {
@@ -182,12 +186,15 @@ impl Running {
     }
 
     /// Waits until a service has these backends.
-    pub(crate) async fn wait_until_behind(&self, name: &str, wanted: &[&str]) {
-        let wanted: Option<BTreeSet<String>> = Some(wanted.iter().map(|one| (*one).to_owned()).collect());
+    pub(crate) async fn wait_until_backends(&self, name: &str, expected: &[&str]) {
+        let expected: Option<BTreeSet<String>> = Some(expected.iter().map(|one| (*one).to_owned()).collect());
         let start = Instant::now();
-        while self.behind(name).await != wanted {
-            let found = self.behind(name).await;
-            assert!(start.elapsed() < EVENT_TIMEOUT, "behind {name} is {found:?}, and not {wanted:?}");
+        while self.backends(name).await != expected {
+            let found = self.backends(name).await;
+            assert!(
+                start.elapsed() < EVENT_TIMEOUT,
+                "{name} has the backends {found:?}, expected {expected:?}"
+            );
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -244,7 +251,7 @@ pub(crate) async fn settle() {
 
 /// Counts the warnings of this process that contain a text. There can be only one instance.
 pub(crate) struct Warnings {
-    pub(crate) with: &'static str,
+    pub(crate) text: &'static str,
     pub(crate) count: Arc<AtomicUsize>,
 }
 
@@ -254,11 +261,11 @@ impl Subscriber for Warnings {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut is_meant = false;
+        let mut is_match = false;
         event.record(&mut |_: &Field, value: &dyn Debug| {
-            is_meant |= format!("{value:?}").contains(self.with);
+            is_match |= format!("{value:?}").contains(self.text);
         });
-        if is_meant {
+        if is_match {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -19,9 +19,9 @@ const BOTH: [&str; 2] = ["10.0.0.1 80", "10.0.0.2 80"];
 /// A connector that has stored `web`.
 async fn with_web() -> Running {
     let running = Running::scripted(Setup::default());
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     settle().await;
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
     running
 }
 
@@ -42,9 +42,9 @@ async fn service_of_registry_is_created_with_its_endpoints() {
 #[tokio::test(start_paused = true)]
 async fn name_in_upper_case_is_lowered() {
     let running = Running::scripted(Setup::default());
-    running.say(catalog([("Web_One", WEB.1)]));
+    running.act(catalog([("Web_One", WEB.1)]));
     settle().await;
-    running.wait_until_behind("web-one", &BOTH).await;
+    running.wait_until_backends("web-one", &BOTH).await;
     assert_eq!(running.all::<Service>().await.len(), 1);
 }
 
@@ -52,16 +52,16 @@ async fn name_in_upper_case_is_lowered() {
 async fn foreign_service_of_same_name_is_left_alone_and_reported() {
     let running = Running::scripted(Setup::default());
     running.put(foreign("web")).await;
-    running.say(catalog([WEB, ("db", &[("10.0.0.3", 5432)])]));
+    running.act(catalog([WEB, ("db", &[("10.0.0.3", 5432)])]));
     settle().await;
-    running.wait_until_behind("db", &["10.0.0.3 5432"]).await;
+    running.wait_until_backends("db", &["10.0.0.3 5432"]).await;
     assert_eq!(running.service("web").await, foreign("web"));
-    assert_eq!(running.behind("web").await, None);
+    assert_eq!(running.backends("web").await, None);
     assert_eq!(running.metric("connector_problems"), "1");
     // When it is deleted, the name is free.
     running.delete(Kind::Service, "web").await;
     settle().await;
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
     assert_eq!(running.metric("connector_problems"), "0");
 }
 
@@ -78,16 +78,16 @@ async fn foreign_change_of_an_object_is_undone() {
         .await;
     settle().await;
     assert_eq!(running.service("web").await, before);
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn change_in_registry_changes_service() {
     let running = with_web().await;
     let before = running.service("web").await;
-    running.say(catalog([("web", &[("10.0.0.2", 81)])]));
+    running.act(catalog([("web", &[("10.0.0.2", 81)])]));
     settle().await;
-    running.wait_until_behind("web", &["10.0.0.2 81"]).await;
+    running.wait_until_backends("web", &["10.0.0.2 81"]).await;
     let after = running.service("web").await;
     let ports: Vec<i32> = after.port.iter().map(|port| port.port).collect();
     assert_eq!((ports, &after.cluster_ips), (vec![81], &before.cluster_ips), "a port that is gone goes");
@@ -101,7 +101,7 @@ async fn foreign_deletion_of_an_object_is_undone() {
         running.delete(kind, "web").await;
         settle().await;
         assert_eq!(running.service("web").await, before, "with the same address");
-        running.wait_until_behind("web", &BOTH).await;
+        running.wait_until_backends("web", &BOTH).await;
     }
 }
 
@@ -109,7 +109,7 @@ async fn foreign_deletion_of_an_object_is_undone() {
 async fn registry_reporting_nothing_has_its_services_deleted() {
     let running = with_web().await;
     running.put(foreign("other")).await;
-    running.say(catalog([]));
+    running.act(catalog([]));
     settle().await;
     let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
     assert_eq!(left, ["other"]);
@@ -121,11 +121,11 @@ async fn many_changes_in_second_are_one_transaction() {
     let running = with_web().await;
     let before = running.store.revision();
     for port in 100..150 {
-        running.say(catalog([("web", &[("10.0.0.1", port)])]));
+        running.act(catalog([("web", &[("10.0.0.1", port)])]));
         sleep(Duration::from_millis(10)).await;
     }
     settle().await;
-    running.wait_until_behind("web", &["10.0.0.1 149"]).await;
+    running.wait_until_backends("web", &["10.0.0.1 149"]).await;
     assert_eq!(running.store.revision(), before + 1);
 }
 
@@ -136,7 +136,7 @@ async fn busy_registry_is_heard_after_five_seconds() {
     let mut port = 100;
     while running.store.revision() == before {
         port += 1;
-        running.say(catalog([("web", &[("10.0.0.1", port)])]));
+        running.act(catalog([("web", &[("10.0.0.1", port)])]));
         sleep(Duration::from_millis(500)).await;
         assert!(start.elapsed() < Duration::from_secs(7), "nothing is written as long as there are changes");
     }
@@ -146,18 +146,18 @@ async fn busy_registry_is_heard_after_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_before_namespace_is_there() {
     let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     settle().await;
     assert_eq!(running.store.revision(), MemoryStore::new().revision());
     running.put(namespace()).await;
     settle().await;
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_namespace_ends_with_controller() {
     let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     sleep(Duration::from_millis(500)).await;
     let start = Instant::now();
     running.stop().await;
@@ -169,14 +169,14 @@ async fn registry_that_fails_takes_nothing_away() {
     let running = with_web().await;
     let before = running.store.revision();
     for say in [ScriptedAction::Fail, ScriptedAction::Panic, ScriptedAction::Fail] {
-        running.say(say);
+        running.act(say);
         settle().await;
         assert_eq!(running.metric("connector_registry_up"), "0");
     }
     assert_eq!(running.store.revision(), before);
-    running.say(catalog([("db", &[("10.0.0.3", 5432)])]));
+    running.act(catalog([("db", &[("10.0.0.3", 5432)])]));
     sleep(Duration::from_secs(60)).await;
-    running.wait_until_behind("db", &["10.0.0.3 5432"]).await;
+    running.wait_until_backends("db", &["10.0.0.3 5432"]).await;
     running.wait_until_gone("web").await;
     assert_eq!(running.metric("connector_registry_up"), "1");
 }
@@ -186,7 +186,7 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
     let (holder, lease) = Lease::manual();
     let running = Running::scripted(Setup { lease, ..Setup::default() });
     holder.grant();
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     settle().await;
     holder.revoke();
     sleep(Duration::from_secs(1)).await;
@@ -201,7 +201,7 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
     holder.grant();
     settle().await;
     assert_eq!(running.store.revision(), revision, "what was said before the lease was lost is too old");
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     settle().await;
     running.wait_until_gone("newer").await;
     assert_eq!(running.service("web").await, before);
@@ -217,11 +217,11 @@ async fn service_with_tags_becomes_several_which_go_with_it() {
     first.tags.insert("version=v2".to_owned());
     service.instances.insert(first);
     tagged.insert("web".to_owned(), Some(service.into()));
-    running.say(ScriptedAction::All(tagged));
+    running.act(ScriptedAction::All(tagged));
     settle().await;
-    running.wait_until_behind("web", &BOTH).await;
-    running.wait_until_behind("web-v2", &["10.0.0.1 80"]).await;
-    running.say(catalog([]));
+    running.wait_until_backends("web", &BOTH).await;
+    running.wait_until_backends("web-v2", &["10.0.0.1 80"]).await;
+    running.act(catalog([]));
     settle().await;
     assert!(running.all::<Service>().await.is_empty());
 }
@@ -232,14 +232,14 @@ async fn store_converges_to_the_registry_despite_faults() {
         let running = Running::scripted(Setup { faults: Faults::seeded(seed), ..Setup::default() });
         for port in 80..90 {
             let address = format!("10.0.0.{port}");
-            running.say(catalog([("web", &[(address.as_str(), port)]), ("db", &[("10.0.0.1", port)])]));
+            running.act(catalog([("web", &[(address.as_str(), port)]), ("db", &[("10.0.0.1", port)])]));
             sleep(Duration::from_millis(1500)).await;
         }
-        running.say(catalog([WEB]));
+        running.act(catalog([WEB]));
         sleep(Duration::from_secs(20)).await;
         running.store.stop_faults();
         sleep(Duration::from_secs(120)).await;
-        running.wait_until_behind("web", &BOTH).await;
+        running.wait_until_backends("web", &BOTH).await;
         running.wait_until_gone("db").await;
         assert_eq!(running.all::<Endpoints>().await.len(), 1);
         running.stop().await;
@@ -255,11 +255,11 @@ async fn changed_namespace_moves_services_while_running() {
     settle().await;
     let web = running.service("web").await;
     assert_eq!((web.namespace.as_str(), running.all::<Service>().await.len()), ("edge", 1));
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
     // It is followed in the new one: by registry and store.
-    running.say(catalog([("web", &[("10.0.0.3", 80)])]));
+    running.act(catalog([("web", &[("10.0.0.3", 80)])]));
     settle().await;
-    running.wait_until_behind("web", &["10.0.0.3 80"]).await;
+    running.wait_until_backends("web", &["10.0.0.3 80"]).await;
     assert!(running.sink.set_sync_namespace("a/b").is_err());
     running.sink.set_sync_namespace("").unwrap();
     settle().await;
@@ -271,9 +271,9 @@ async fn changed_namespace_moves_services_while_running() {
 async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
     let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
     running.put(namespace()).await;
-    running.say(catalog([WEB]));
+    running.act(catalog([WEB]));
     settle().await;
-    running.wait_until_behind("web", &BOTH).await;
+    running.wait_until_backends("web", &BOTH).await;
     running.sink.set_sync_namespace("edge").unwrap();
     settle().await;
     assert_eq!(running.service("web").await.namespace, "cloud");
@@ -288,7 +288,7 @@ async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
 async fn everything_is_compared_again_after_the_sync_period() {
     let syncs = async |sync_period: Duration| {
         let running = Running::scripted(Setup { sync_period, ..Setup::default() });
-        running.say(catalog([WEB]));
+        running.act(catalog([WEB]));
         settle().await;
         let before = running.syncs();
         sleep(Duration::from_secs(100)).await;

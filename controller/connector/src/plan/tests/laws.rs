@@ -52,16 +52,16 @@ fn foreign() -> impl Strategy<Value = StoreContent> {
 }
 
 /// The store's content without cluster addresses, which depend on history.
-fn without_addresses(world: &StoreContent) -> StoreContent {
-    let mut world = world.clone();
-    for object in world.values_mut() {
+fn without_addresses(store: &StoreContent) -> StoreContent {
+    let mut store = store.clone();
+    for object in store.values_mut() {
         if let Object::Service(service) = object {
             service.cluster_ips.clear();
             service.cluster_ip.clear();
             service.annotations.remove(stored::CLUSTER_IPS_ANNOTATION);
         }
     }
-    world
+    store
 }
 
 proptest! {
@@ -69,10 +69,10 @@ proptest! {
     fn plan_applied_leaves_nothing_to_do(
         foreign in foreign(), before in registries(), now in registries()
     ) {
-        let mut world = foreign;
-        before.sync(&mut world);
-        let plan = now.sync(&mut world);
-        let again = now.plan(&world);
+        let mut store = foreign;
+        before.sync(&mut store);
+        let plan = now.sync(&mut store);
+        let again = now.plan(&store);
         prop_assert_eq!(&again.changes, &vec![]);
         prop_assert_eq!(again.problems, plan.problems);
         prop_assert_eq!(again.sizes, plan.sizes);
@@ -80,11 +80,11 @@ proptest! {
 
     #[test]
     fn foreign_objects_are_never_touched(foreign in foreign(), before in registries(), now in registries()) {
-        let mut world = foreign.clone();
-        before.sync(&mut world);
-        now.sync(&mut world);
+        let mut store = foreign.clone();
+        before.sync(&mut store);
+        now.sync(&mut store);
         for (key, object) in &foreign {
-            prop_assert_eq!(world.get(key), Some(object));
+            prop_assert_eq!(store.get(key), Some(object));
         }
     }
 
@@ -95,23 +95,23 @@ proptest! {
             some.catalogs[1 - one] = None;
             some
         };
-        let worlds = [vec![all.clone()], vec![only(0), all.clone()], vec![only(1), all.clone()]].map(|answers| {
-            let mut world = foreign.clone();
+        let stores = [vec![all.clone()], vec![only(0), all.clone()], vec![only(1), all.clone()]].map(|answers| {
+            let mut store = foreign.clone();
             for answers in answers {
-                drop(answers.sync(&mut world));
+                drop(answers.sync(&mut store));
             }
-            without_addresses(&world)
+            without_addresses(&store)
         });
-        prop_assert_eq!(&worlds[0], &worlds[1]);
-        prop_assert_eq!(&worlds[0], &worlds[2]);
+        prop_assert_eq!(&stores[0], &stores[1]);
+        prop_assert_eq!(&stores[0], &stores[2]);
     }
 
     #[test]
     fn registries_that_say_nothing_change_nothing(foreign in foreign(), before in registries()) {
-        let mut world = foreign;
-        before.sync(&mut world);
+        let mut store = foreign;
+        before.sync(&mut store);
         let silent = Registries { catalogs: [None, None], ..before };
-        prop_assert_eq!(silent.plan(&world).changes, vec![]);
+        prop_assert_eq!(silent.plan(&store).changes, vec![]);
     }
 
     #[test]
@@ -122,9 +122,9 @@ proptest! {
                 service.get_or_insert_default();
             });
         }
-        let mut world = foreign;
-        all.sync(&mut world);
-        let before = world.clone();
+        let mut store = foreign;
+        all.sync(&mut store);
+        let before = store.clone();
         let owned: Vec<_> = stored(&before)
             .services
             .values()
@@ -132,20 +132,20 @@ proptest! {
             .collect();
         // Each gets the addresses of another one.
         for (i, (key, _)) in owned.iter().enumerate() {
-            let Some(Object::Service(service)) = world.get_mut(key) else { panic!("{key}") };
+            let Some(Object::Service(service)) = store.get_mut(key) else { panic!("{key}") };
             service.cluster_ips.clone_from(&owned[(i + shift) % owned.len()].1);
         }
-        all.sync(&mut world);
-        prop_assert_eq!(world, before);
+        all.sync(&mut store);
+        prop_assert_eq!(store, before);
     }
 
     #[test]
     fn no_two_services_have_one_cluster_address(foreign in foreign(), before in registries(), now in registries()) {
-        let mut world = foreign;
-        before.sync(&mut world);
-        now.sync(&mut world);
+        let mut store = foreign;
+        before.sync(&mut store);
+        now.sync(&mut store);
         let mut seen = BTreeSet::new();
-        for service in stored(&world).services.values() {
+        for service in stored(&store).services.values() {
             for address in stored::addresses(service) {
                 prop_assert!(seen.insert(address), "{} is given twice", address);
             }

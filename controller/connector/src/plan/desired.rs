@@ -1,4 +1,4 @@
-//! The services that the registries want, by their stored names.
+//! The desired services of all registries, by their stored names.
 
 use std::{
     borrow::Cow,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(super) struct DesiredServices<'a> {
-    /// The services, each with the registry that wants it.
+    /// The services, each with its registry.
     pub(super) services: BTreeMap<Id, (&'a str, MicroService)>,
     pub(super) problems: Vec<Problem>,
     configured: BTreeSet<&'a str>,
@@ -26,7 +26,7 @@ pub(super) struct DesiredServices<'a> {
 }
 
 pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> DesiredServices<'a> {
-    let mut wanted = DesiredServices {
+    let mut desired = DesiredServices {
         services: BTreeMap::new(),
         problems: Vec::new(),
         configured: registries.iter().map(|registry| registry.name).collect(),
@@ -36,11 +36,11 @@ pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> 
     };
     for registry in registries {
         match registry.catalog {
-            None => drop(wanted.unknown_registries.insert(registry.name)),
-            Some(_) => wanted.add(registry, namespace),
+            None => drop(desired.unknown_registries.insert(registry.name)),
+            Some(_) => desired.add(registry, namespace),
         }
     }
-    wanted
+    desired
 }
 
 impl<'a> DesiredServices<'a> {
@@ -52,22 +52,22 @@ impl<'a> DesiredServices<'a> {
                 continue;
             };
             for reason in &service.unusable {
-                self.problem(name, source, format!("left out: {reason}"));
+                self.add_problem(name, source, format!("left out: {reason}"));
             }
             let Some(service) = self.with_resolved_hosts(registry, source, service) else {
                 self.unknown_sources.insert((name, source));
                 continue;
             };
-            let yielded = match registry.aggregator.aggregate(source, &service) {
-                Ok(yielded) => yielded,
+            let micro_services = match registry.aggregator.aggregate(source, &service) {
+                Ok(micro_services) => micro_services,
                 Err(reason) => {
-                    // Its new name is unknown, and the object with its old name must not be deleted for that.
+                    // Its new name is invalid. The object with its previous name must not be deleted because of that.
                     self.unknown_sources.insert((name, source));
-                    self.problem(name, source, reason);
+                    self.add_problem(name, source, reason);
                     continue;
                 }
             };
-            for (service, micro_service) in yielded {
+            for (service, micro_service) in micro_services {
                 if micro_service.ports.is_empty() {
                     self.empty_sources.insert((name, source));
                     continue;
@@ -78,7 +78,7 @@ impl<'a> DesiredServices<'a> {
                         "{:?} of registry {other} has the name {} already; rename one, or give a registry a prefix",
                         of.source, id.1
                     );
-                    self.problem(name, source, reason);
+                    self.add_problem(name, source, reason);
                     continue;
                 }
                 self.services.insert(id, (name, micro_service));
@@ -86,8 +86,8 @@ impl<'a> DesiredServices<'a> {
         }
     }
 
-    /// The service with the addresses of its host names, if they are to be looked up; none if one of them is unknown yet. Host names
-    /// that are not used are problems.
+    /// The service with the addresses of its host names, if they are resolved; none while one of them has not been looked up. Adds a
+    /// problem for each host name that is not used.
     fn with_resolved_hosts<'s>(
         &mut self,
         registry: &RegistryState<'a>,
@@ -101,7 +101,7 @@ impl<'a> DesiredServices<'a> {
         let mut resolved = Cow::Borrowed(service);
         let selected: Vec<_> = service.hosts.iter().filter(|host| aggregator.selects(host)).collect();
         let mut left_out = |host: &str, reason: &str| {
-            self.problem(name, source, format!("left out: {host} {reason}"));
+            self.add_problem(name, source, format!("left out: {host} {reason}"));
         };
         match aggregator.host_names {
             HostNames::LeaveOut => {
@@ -118,7 +118,7 @@ impl<'a> DesiredServices<'a> {
                 for host in selected.iter().filter(|host| !is_used(&host.address)) {
                     left_out(
                         &host.address,
-                        "is one of several destinations, and a name leads to one; set host-names to resolve",
+                        "is one of several destinations, and an ExternalName service has one; set host-names to resolve",
                     );
                 }
             }
@@ -136,11 +136,11 @@ impl<'a> DesiredServices<'a> {
         Some(resolved)
     }
 
-    pub(super) fn problem(&mut self, registry: &str, service: &str, reason: String) {
+    pub(super) fn add_problem(&mut self, registry: &str, service: &str, reason: String) {
         self.problems.push(Problem { registry: registry.to_owned(), service: service.to_owned(), reason });
     }
 
-    /// True if the desired state of a stored service of this origin is unknown.
+    /// True if the registry or the source service of a stored service is unknown, and so is its desired state.
     pub(super) fn is_unknown(&self, registry: &str, source: &str) -> bool {
         self.unknown_registries.contains(registry) || self.unknown_sources.contains(&(registry, source))
     }
@@ -150,7 +150,7 @@ impl<'a> DesiredServices<'a> {
         self.empty_sources.contains(&(registry, source))
     }
 
-    /// True if the registry is no longer configured, and it is too early to delete its services: another one may want the name.
+    /// True if the registry is no longer configured, and it is too early to delete its services: another registry may have a service of the same name.
     pub(super) fn is_orphan_to_keep(&self, registry: &str) -> bool {
         !self.configured.contains(registry) && !self.unknown_registries.is_empty()
     }
