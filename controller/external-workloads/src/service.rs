@@ -1,4 +1,4 @@
-//! Services, as far as their endpoint slices depend on them.
+//! The fields of services that determine their endpoint slices.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -30,11 +30,12 @@ pub struct Service {
     pub uid: i64,
     /// Its labels; its slices have them too.
     pub labels: BTreeMap<String, String>,
-    /// The workloads it selects. Empty: none; the stored form cannot tell an empty selector from a missing one.
+    /// The labels of the workloads that it selects. An empty selector selects none: the stored form does not distinguish it from a
+    /// missing one.
     pub selector: Labels,
     /// Whether it is an alias of an external name and has no endpoints.
     pub is_external_name: bool,
-    /// Whether it is headless, so that endpoints are found by their names.
+    /// Whether it is headless: clients resolve the names of its endpoints.
     pub is_headless: bool,
     /// The families of its addresses; each has its own slices.
     pub families: Vec<Family>,
@@ -62,7 +63,7 @@ pub enum Target {
     Name(String),
 }
 
-/// Services as they are stored.
+/// The resource type of stored services.
 pub fn services() -> ResourceType<Service> {
     ResourceType::new("service", &Key::prefix(Kind::Service), decode)
 }
@@ -72,7 +73,7 @@ pub(crate) fn decode(entry: &Entry) -> Result<Service, BoxError> {
     Ok(Service::from_message(message, entry.create_revision))
 }
 
-/// A stored message, which agrees with its key.
+/// Decodes a stored message and checks that it matches its key.
 pub(crate) fn read<M: Wire>(entry: &Entry) -> Result<M, BoxError> {
     let key = Key::parse(&entry.key)?.ok_or("this is not the key of an object")?;
     let mut message: M = value::decode(&entry.value)?;
@@ -80,13 +81,13 @@ pub(crate) fn read<M: Wire>(entry: &Entry) -> Result<M, BoxError> {
     Ok(message)
 }
 
-/// The protocol with the API server's default.
+/// The protocol; `TCP` if empty, like the default of the API server.
 pub(crate) fn or_tcp(protocol: String) -> String {
     if protocol.is_empty() { "TCP".to_owned() } else { protocol }
 }
 
 impl Service {
-    /// A stored service that came to be at this revision.
+    /// The service in a stored message. `uid` is the revision of its creation.
     pub fn from_message(message: wire::Service, uid: i64) -> Self {
         let families = families(&message);
         let port = |port: wire::service::ServicePort| ServicePort {
@@ -107,13 +108,13 @@ impl Service {
         }
     }
 
-    /// Whether its slices are made here: it selects something, and is not exempt.
+    /// Whether this controller writes its slices: it has a selector, is no `ExternalName` service, and its namespace is not exempt.
     pub fn is_ours(&self) -> bool {
         !self.is_external_name && !self.selector.is_empty() && self.namespace != EXEMPT_NAMESPACE
     }
 }
 
-/// Those it names, else those of its cluster addresses, from which the API server takes them; else both.
+/// The families in `ip_families`; if there are none, those of its cluster addresses, as in the API server; else both.
 fn families(message: &wire::Service) -> Vec<Family> {
     let mut families: Vec<Family> =
         message.ip_families.iter().filter_map(|word| Family::from_word(word)).collect();
@@ -129,7 +130,7 @@ fn families(message: &wire::Service) -> Vec<Family> {
     families
 }
 
-/// Without a target port it is the port itself, as the API server fills in. Contiv writes a zero for it.
+/// The target port. If it is missing, or zero as Contiv writes it, the port itself, like the default of the API server.
 fn target(port: &wire::service::ServicePort) -> Target {
     match &port.target_port {
         Some(target) if target.r#type() == Type::String => Target::Name(target.string_val.clone()),

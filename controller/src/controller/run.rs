@@ -16,7 +16,7 @@ use crate::{
     runnable::Setup,
 };
 
-/// Runs a controller until it is stopped or fails. It starts with the caches that were opened before.
+/// Runs a controller until it is stopped or fails. Continues with the caches of the standby, if there are any (`opened`).
 pub(super) async fn run<T: Send + Sync + 'static>(
     controller: &Controller<T>,
     setup: Setup,
@@ -36,7 +36,7 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     }
     let mut background = JoinSet::new();
     if let Some(task) = &controller.background {
-        background.spawn(unless(abort.clone(), task(context.clone())).in_current_span());
+        background.spawn(run_unless_cancelled(abort.clone(), task(context.clone())).in_current_span());
     }
     let failed = CancellationToken::new();
     let work = reconcile_all(controller, &setup, &failed, context, opened);
@@ -68,7 +68,7 @@ async fn ended(background: &mut JoinSet<Option<Result<(), BoxError>>>) -> Result
     }
 }
 
-async fn unless<F: Future>(cancelled: CancellationToken, future: F) -> Option<F::Output> {
+async fn run_unless_cancelled<F: Future>(cancelled: CancellationToken, future: F) -> Option<F::Output> {
     cancelled.run_until_cancelled(future).await
 }
 
@@ -120,7 +120,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
         biased;
         () = failed.cancelled() => Ok(()),
         () = setup.stop.cancelled() => {
-            // The sources go on meanwhile: a reconciler may wait until the cache shows what it wrote.
+            // The sources keep running meanwhile: a reconciler may wait until the cache shows what it wrote.
             setup.abort.run_until_cancelled(queue.drain()).await;
             Ok(())
         }

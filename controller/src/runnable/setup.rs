@@ -1,4 +1,4 @@
-//! What a run is given.
+//! The input of a run.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     writer::{Fence, Writer},
 };
 
-/// What a manager gives to each run, and a controller to its initializer, when the caches do not exist yet.
+/// The input of each run, from the manager. The initializer of a controller gets it too, since the caches do not exist then.
 #[derive(Clone)]
 pub struct Setup {
     /// The store, for reads that no cache can answer.
@@ -23,7 +23,7 @@ pub struct Setup {
     /// Cancelled when work in progress must be dropped too.
     pub(crate) abort: CancellationToken,
     pub(crate) metrics: Option<WorkQueueMetrics>,
-    /// Where a run registers its work queue.
+    /// The work queues of all runs; a run registers its own.
     pub(crate) queues: Queues,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Setup {
 }
 
 impl Setup {
-    /// For a run over this store, whose writes are fenced by this term.
+    /// For a run on this store, whose writes are conditional on `fence`.
     pub(crate) fn new(store: Arc<dyn Store>, fence: Option<Fence>) -> Self {
         Self {
             writer: Writer::new(Arc::clone(&store), fence),

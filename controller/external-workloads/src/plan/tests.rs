@@ -1,5 +1,5 @@
-//! linkerd's scenarios for its reconciler (`external-workload/*_test.go`), and its traps, mended.
+//! linkerd's test scenarios for its reconciler (`external-workload/*_test.go`), and its defects that are fixed here.
 
 mod content;
-mod mended;
+mod linkerd_defects;
 mod packing;

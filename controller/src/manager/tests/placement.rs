@@ -1,4 +1,4 @@
-//! Where controllers run, and what happens when the lease is won and lost.
+//! Placement of controllers, and their behaviour when the lease is won and lost.
 
 use futures::{FutureExt, future::BoxFuture};
 
@@ -16,13 +16,13 @@ async fn singleton_runs_only_while_lease_is_held() {
     assert_eq!(log.take(), ["/t/1 a"]);
     running.holder.revoke();
     settle().await;
-    put(&store, "/t/2", "while nobody leads").await;
+    put(&store, "/t/2", "without a leader").await;
     delete(&store, "/t/1").await;
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new());
     running.holder.grant();
     settle().await;
-    assert_eq!(log.take(), ["/t/2 while nobody leads"]);
+    assert_eq!(log.take(), ["/t/2 without a leader"]);
     running.stop().await;
 }
 
@@ -110,7 +110,7 @@ async fn lost_lease_drops_running_work_and_resets_the_backoff() {
     settle().await;
     running.holder.grant();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(log.timed().len() >= 3, "they start over");
+    assert!(log.timed().len() >= 3, "the pauses are short again");
     running.stop().await;
 }
 
@@ -171,13 +171,13 @@ async fn warm_standby_resumes_without_listing_again() {
     running.stop().await;
 }
 
-/// Counts while it waits and reports the count when it runs.
+/// Counts as a standby, and logs the count when it starts.
 struct Counting {
     log: Log,
     count: usize,
 }
 
-/// Makes runs that count from zero.
+/// Prepares runs that count from zero.
 struct CountingFrom(Log);
 
 impl crate::Runnable for CountingFrom {
@@ -204,7 +204,7 @@ impl crate::Run for Counting {
 
     fn start(self: Box<Self>, setup: crate::Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         async move {
-            self.log.add(format!("goes on from {}", self.count));
+            self.log.add(format!("continues from {}", self.count));
             if self.count == 0 {
                 return Err("fails".into());
             }
@@ -216,16 +216,16 @@ impl crate::Run for Counting {
     }
 }
 
-/// Never ends by itself.
-struct Deaf(Log);
+/// Ignores requests to stop.
+struct NeverStops(Log);
 
-impl crate::Runnable for Deaf {
+impl crate::Runnable for NeverStops {
     fn name(&self) -> &'static str {
-        "deaf"
+        "never-stops"
     }
 
     fn prepare(self: Arc<Self>, _: &Arc<dyn Store>) -> Box<dyn crate::Run> {
-        Box::new(Deaf(self.0.clone()))
+        Box::new(NeverStops(self.0.clone()))
     }
 }
 
@@ -237,7 +237,7 @@ impl Drop for Dropped {
     }
 }
 
-impl crate::Run for Deaf {
+impl crate::Run for NeverStops {
     fn start(self: Box<Self>, _: crate::Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         async move {
             self.0.add("started");
@@ -253,7 +253,7 @@ async fn runnable_that_does_not_stop_is_dropped() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (holder, lease) = Lease::manual();
     let mut manager = Manager::new(store.shared(), lease).with_grace(Duration::from_secs(5));
-    manager.register(Deaf(log.clone())).unwrap();
+    manager.register(NeverStops(log.clone())).unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
     holder.grant();
@@ -284,20 +284,20 @@ async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
     assert_eq!(log.take(), Vec::<String>::new(), "it may not run without the lease");
     holder.grant();
     settle().await;
-    assert_eq!(log.take(), ["goes on from 3"]);
+    assert_eq!(log.take(), ["continues from 3"]);
     // Won again immediately: that run ends, and there was no time to prepare the next one.
     holder.grant();
     settle().await;
-    assert_eq!(log.take(), ["stopped", "goes on from 0"]);
+    assert_eq!(log.take(), ["stopped", "continues from 0"]);
     tokio::time::sleep(Duration::from_secs(1)).await;
     // Pauses between restarts are random.
     let restarts = log.take();
-    assert!(!restarts.is_empty() && restarts.iter().all(|line| line == "goes on from 0"), "{restarts:?}");
+    assert!(!restarts.is_empty() && restarts.iter().all(|line| line == "continues from 0"), "{restarts:?}");
     holder.revoke();
     tokio::time::sleep(Duration::from_secs(10)).await;
     holder.grant();
     settle().await;
     stop.cancel();
     task.await.unwrap();
-    assert_eq!(log.take(), ["goes on from 3", "stopped"]);
+    assert_eq!(log.take(), ["continues from 3", "stopped"]);
 }

@@ -5,7 +5,7 @@ use crate::{
     test_support::{Slices, service, target, workload, workloads},
 };
 
-/// Trap: linkerd looks for labels of the service on the slice, and not for labels of the slice on the service.
+/// linkerd only checks that the slice has the labels of the service, not that the service has those of the slice.
 #[test]
 fn label_removed_from_service_is_removed_from_slices() {
     let mut slices = Slices::default();
@@ -16,7 +16,7 @@ fn label_removed_from_service_is_removed_from_slices() {
     assert!(!slices.only().labels.contains_key("a"));
 }
 
-/// Trap: slices of a family that the service no longer has are deleted behind the tracker's back.
+/// linkerd deletes slices of a family that the service no longer has without telling the tracker.
 #[test]
 fn slices_of_a_dropped_family_go_with_the_other_writes() {
     let mut dual = service();
@@ -53,7 +53,7 @@ fn endpoints_of_workload_that_cannot_be_read_stay_as_they_are() {
     slices.apply(&writes);
     let names: Vec<_> = slices.endpoints().map(|(_, endpoint)| target(endpoint)).collect();
     assert!(names.len() == 11 && names.contains(&unreadable[0]), "{names:?}");
-    assert_eq!(slices.sync(&service(), &known[..10]), [0, 1, 0], "when it is gone, so is its endpoint");
+    assert_eq!(slices.sync(&service(), &known[..10]), [0, 1, 0], "a deleted workload has no endpoint");
 }
 
 /// A slice with the same name, even of another owner or unreadable, prevents the name from being used again.
