@@ -92,7 +92,12 @@ fn pods_leave_with_the_address_of_the_gateways_interface() -> Result<()> {
         add_second_network(lab, &lab.client)?;
         lab.client.exec_with_input(
             &["ip", "-batch", "-"],
-            &FAR.map(|address| format!("addr add {address} dev lo")).join("\n"),
+            // `nodad`: the address can be used immediately.
+            &FAR.map(|address| {
+                let nodad = if address.contains(':') { " nodad" } else { "" };
+                format!("addr add {address} dev lo{nodad}")
+            })
+            .join("\n"),
         )?;
         let servers =
             flows().map(|(family, protocol)| Server::start(&lab.client, "far", protocol, far(family)));
