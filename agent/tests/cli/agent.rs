@@ -44,7 +44,7 @@ impl Agent {
             if let Some((_, address)) = line.split_once("listen=") {
                 address.trim().clone_into(&mut agent.address);
             }
-            if let Some((_, address)) = line.split_once("healthz=") {
+            if let Some((_, address)) = line.split_once("health for load balancers address=") {
                 address.trim().clone_into(&mut agent.healthz);
             }
         }

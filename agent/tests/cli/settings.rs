@@ -112,7 +112,7 @@ fn environment_of_agent_counts_only_where_its_key_does() {
     let mut asked = command(&[&ask[..], &["--agent", "http://127.0.0.1:1"]].concat());
     asked.envs([("CONTIV_LISTEN", "foo"), ("CONTIV_MASQUERADE_ALL", "foo"), ("CONTIV_CONFIG", "")]);
     let run = finish(asked);
-    assert!(run.err.contains("failed to ask the agent"), "{}: {}", run.code, run.err);
+    assert!(run.err.contains("failed to query the agent"), "{}: {}", run.code, run.err);
 
     let folder = folder("");
     let run = preview(folder.path(), &ask, &[("CONTIV_LISTEN", "foo"), ("CONTIV_CONFIG", "")]);
