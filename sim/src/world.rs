@@ -425,6 +425,11 @@ impl World {
             Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
             Fault::Confirm => self.handle(Input::ConfirmDeletions(OPERATOR)),
             Fault::AddPod if self.agent.is_some() => {
+                // Callers wait, and additions fail, where the renderer is in trouble.
+                let trouble = [Fault::Slow, Fault::Panic][self.rng.random_range(0..2)];
+                if self.rng.random() && !self.without.contains(&trouble) {
+                    self.strike(trouble);
+                }
                 let input = self.pods.add(&mut self.rng, self.clock);
                 self.handle(input);
             }
@@ -541,6 +546,10 @@ impl World {
             out: Vec::new(),
         });
         self.handle(Input::Timer);
+        // Somebody asks for the state of the renderer before there is one.
+        if self.rng.random_bool(0.1) && !self.is_resting && !self.without.contains(&Fault::Panic) {
+            self.panic();
+        }
     }
 
     fn deliver(&mut self) {
