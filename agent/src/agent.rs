@@ -1,6 +1,6 @@
 //! The running agent, put together: store, node, renderers, debug HTTP, signals.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
 use contiv_model::{InterfaceName, PodId};
@@ -8,7 +8,6 @@ use contiv_proto::key;
 use contiv_renderer::{nftables::StaleFlowObserver, registry, route::Routes};
 use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
-    net::TcpListener,
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -28,7 +27,7 @@ use crate::{
         CoreConfig, GuardConfig, HistoryLimits, Input, Node, NodeConfig, RendererSpec, Request,
         StoreFeedEnded, VerificationConfig,
     },
-    process::{self, SignalRequest, Signals, listen, listen_if_free, listen_when_free},
+    process::{self, PatientListener, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::{StateDir, attached_pods},
     tls::ServerCertificate,
@@ -165,49 +164,13 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         .with_context(|| format!("failed to open the store {}; set another with --store", config.store))
 }
 
-/// An address that is listened on as soon as no other program has it.
-type PatientListener = (SocketAddr, Option<TcpListener>);
-
-/// Beside kube-proxy the addresses are in use that it has too. They are taken over once it is gone.
-async fn listen_patiently(
-    flag: &str,
-    address: SocketAddr,
-    what: &'static str,
-) -> anyhow::Result<PatientListener> {
-    let listener = listen_if_free(flag, address).await?;
-    if let Some(listener) = &listener {
-        info!(address = %listener.local_addr().unwrap_or(address), "{what}");
-    } else {
-        warn!(%address, "{what}: another program has the address; it is tried until it is free");
-    }
-    Ok((address, listener))
-}
-
-/// The listener once the address is free; none if `stop` comes first.
-async fn when_free(
-    (address, listener): PatientListener,
-    what: &'static str,
-    stop: &CancellationToken,
-) -> Option<TcpListener> {
-    if listener.is_some() {
-        return listener;
-    }
-    tokio::select! {
-        listener = listen_when_free(address) => {
-            info!(%address, "{what}: the address is free now");
-            Some(listener)
-        }
-        () = stop.cancelled() => None,
-    }
-}
-
 const HEALTHZ: &str = "health for load balancers";
 const METRICS: &str = "metrics for scrapers";
 
 /// The address of /healthz, if it is wanted.
 async fn open_healthz(config: &Config) -> anyhow::Result<Option<PatientListener>> {
     let Some(address) = config.healthz_listen.0 else { return Ok(None) };
-    listen_patiently("--healthz-listen", address, HEALTHZ).await.map(Some)
+    PatientListener::open("--healthz-listen", address, HEALTHZ).await.map(Some)
 }
 
 async fn serve_healthz(
@@ -216,7 +179,7 @@ async fn serve_healthz(
     proxy: watch::Receiver<ProxyHealth>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    match when_free(listener, HEALTHZ, &stop).await {
+    match listener.when_free(&stop).await {
         Some(listener) => http::serve_load_balancers(listener, api, proxy, stop).await,
         None => Ok(()),
     }
@@ -250,13 +213,13 @@ async fn open_metrics(config: &Config) -> anyhow::Result<Option<Scrapes>> {
     if who.asks_for_tokens() && certificate.is_none() && !address.ip().is_loopback() {
         warn!(%address, "{METRICS}: tokens come unencrypted; set metrics-cert-file and metrics-key-file");
     }
-    let listener = listen_patiently("--metrics-listen", address, METRICS).await?;
+    let listener = PatientListener::open("--metrics-listen", address, METRICS).await?;
     Ok(Some(Scrapes { listener, who, certificate }))
 }
 
 impl Scrapes {
     async fn serve(self, api: Api, stop: CancellationToken) -> io::Result<()> {
-        match when_free(self.listener, METRICS, &stop).await {
+        match self.listener.when_free(&stop).await {
             Some(listener) => http::serve_metrics(listener, api, self.who, self.certificate, stop).await,
             None => Ok(()),
         }

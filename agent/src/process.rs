@@ -10,6 +10,8 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::service_manager::ServiceManager;
 
@@ -45,22 +47,51 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
     TcpListener::bind(address).await.map_err(|error| failed_to_listen(flag, address, &error))
 }
 
-/// Listens, or returns nothing while another program has the address.
-pub(crate) async fn listen_if_free(flag: &str, address: SocketAddr) -> anyhow::Result<Option<TcpListener>> {
-    match TcpListener::bind(address).await {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-        Err(error) => Err(failed_to_listen(flag, address, &error)),
-    }
+/// Listens on an address as soon as no other program has it. Beside kube-proxy the addresses are in use that it has too; they are
+/// taken over once it is gone.
+#[derive(Debug)]
+pub(crate) struct PatientListener {
+    address: SocketAddr,
+    /// What is served there, for the log.
+    what: &'static str,
+    /// None while another program has the address.
+    listener: Option<TcpListener>,
 }
 
-/// Listens as soon as the address is free.
-pub(crate) async fn listen_when_free(address: SocketAddr) -> TcpListener {
-    loop {
-        sleep(LISTEN_RETRY_INTERVAL).await;
-        if let Ok(listener) = TcpListener::bind(address).await {
+impl PatientListener {
+    /// Listens, if the address is free.
+    pub(crate) async fn open(flag: &str, address: SocketAddr, what: &'static str) -> anyhow::Result<Self> {
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => {
+                info!(address = %listener.local_addr().unwrap_or(address), "{what}");
+                Some(listener)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                warn!(%address, "{what}: another program has the address; it is tried until it is free");
+                None
+            }
+            Err(error) => return Err(failed_to_listen(flag, address, &error)),
+        };
+        Ok(Self { address, what, listener })
+    }
+
+    /// The listener once the address is free; none if `stop` comes first.
+    pub(crate) async fn when_free(self, stop: &CancellationToken) -> Option<TcpListener> {
+        let Self { address, what, listener } = self;
+        if listener.is_some() {
             return listener;
         }
+        let bound = async {
+            loop {
+                sleep(LISTEN_RETRY_INTERVAL).await;
+                if let Ok(listener) = TcpListener::bind(address).await {
+                    return listener;
+                }
+            }
+        };
+        let listener = stop.run_until_cancelled(bound).await?;
+        info!(%address, "{what}: the address is free now");
+        Some(listener)
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use contiv_model::Families;
@@ -25,7 +25,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::value::gauge;
+use super::value::{gauge, now};
 use crate::node::{
     ProxyState,
     message::{Extent, Metric},
@@ -88,10 +88,6 @@ fn programming_durations() -> Histogram {
     let linear = |first: u32, step: u32, count: u32| (0..count).map(move |i| f64::from(first + i * step));
     let seconds = linear(1, 1, 59).chain(linear(60, 5, 12)).chain(linear(120, 30, 7));
     Histogram::new([0.25, 0.5].into_iter().chain(seconds))
-}
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 impl KubeProxyMetrics {

@@ -1,7 +1,5 @@
 //! Metrics of renderers. The names are those of kube-proxy, with our prefix.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -14,7 +12,7 @@ use prometheus_client::{
 };
 use std::sync::atomic::AtomicU64;
 
-use super::value::gauge;
+use super::value::{gauge, now};
 use crate::node::{RendererView, message::Metric};
 
 /// Counts and times the calls of renderers. Clones count together.
@@ -132,8 +130,7 @@ impl RendererMetrics {
             }
             Metric::Applied(renderer, duration, _) => {
                 self.duration.get_or_create(&label(renderer)).observe(duration.as_secs_f64());
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                self.last.get_or_create(&label(renderer)).set(now.as_secs_f64());
+                self.last.get_or_create(&label(renderer)).set(now());
             }
             Metric::Programmed { renderer, since_receipt, since_trigger, .. } => {
                 if let Some(since_trigger) = since_trigger {

@@ -57,4 +57,17 @@ impl Object {
             Self::IpAllocation(allocation) => ObjectKey::IpAllocation(allocation.pod.clone()),
         }
     }
+
+    /// The type of the object, without cloning its id.
+    pub const fn kind(&self) -> ObjectKind {
+        match self {
+            Self::Service(_) => ObjectKind::Service,
+            Self::Endpoints(_) => ObjectKind::Endpoints,
+            Self::EndpointSlice(_) => ObjectKind::EndpointSlice,
+            Self::Pod(_) => ObjectKind::Pod,
+            Self::Node(_) => ObjectKind::Node,
+            Self::VppNode(_) => ObjectKind::VppNode,
+            Self::IpAllocation(_) => ObjectKind::IpAllocation,
+        }
+    }
 }

@@ -83,7 +83,7 @@ fn keys_are_those_of_objects_under_them() {
     ] {
         let object = read(kind, value);
         assert_eq!(Some(object.key()), object_key(&key_of(kind)));
-        assert_eq!(Some(object.key().kind()), object_kind(kind));
+        assert_eq!(Some(object.kind()), object_kind(kind));
         assert_eq!(object.key().to_string(), key_of(kind).to_string(), "both name the object alike");
     }
 }

@@ -56,7 +56,7 @@ fn object(kind: u8, name: u8, value: &[u8], revision: i64) -> Option<Object> {
     match decode(&key, value, revision) {
         Ok(object) => {
             assert_eq!(object.as_ref().map(Object::key), object_key(&key));
-            assert_eq!(object.as_ref().map(|object| object.key().kind()), object_kind(kind));
+            assert_eq!(object.as_ref().map(contiv_model::Object::kind), object_kind(kind));
             object
         }
         Err(WireError::Invalid { object, problems }) => {

@@ -20,7 +20,7 @@ fn objects_are_listed_by_type_in_order_of_their_ids() {
     for kind in ObjectKind::ALL {
         let objects = processor.objects(kind);
         assert!(!objects.is_empty(), "{kind}");
-        assert!(objects.iter().all(|object| object.key().kind() == kind), "{kind}");
+        assert!(objects.iter().all(|object| object.kind() == kind), "{kind}");
         assert!(objects.is_sorted_by_key(contiv_model::Object::key), "{kind}");
     }
     let slices = serde_json::to_value(processor.objects(ObjectKind::EndpointSlice)).unwrap();

@@ -39,30 +39,28 @@ const CLIENT_SLOTS: u64 = 1021;
 pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
     // Backends with one address have numbers, so that no two rank equally.
     let mut next: BTreeMap<IpAddr, u64> = BTreeMap::new();
-    let numbered = |(backend, share): &(SocketAddr, u32)| {
+    let mut by_share: BTreeMap<u32, Vec<(SocketAddr, u64)>> = BTreeMap::new();
+    for (backend, share) in shares {
         let number = next.entry(backend.ip()).or_default();
+        by_share.entry(*share).or_default().push((*backend, *number));
         *number += 1;
-        (*backend, *share, *number - 1)
-    };
-    let all: Vec<_> = shares.iter().map(numbered).collect();
+    }
     let best = |slot: u64| {
-        let drawn = all
-            .iter()
-            .map(|(backend, share, number)| (hash(backend.ip(), slot << 16 | number), *share, *backend));
-        drawn.max_by(rank).map(|(.., backend)| backend)
+        let best_of_share = by_share.iter().filter_map(|(share, backends)| {
+            let drawn =
+                backends.iter().map(|(backend, number)| (hash(backend.ip(), slot << 16 | number), *backend));
+            drawn.max().map(|(draw, backend)| (*share, draw, backend))
+        });
+        best_of_share.max_by(rank).map(|(.., backend)| backend)
     };
     (0..CLIENT_SLOTS).filter_map(best).collect()
 }
 
-/// Orders backends by their number for a slot, which is as good as the best of as many as their share. Only the ratio of two shares
-/// matters.
-fn rank(one: &(u64, u32, SocketAddr), other: &(u64, u32, SocketAddr)) -> Ordering {
-    let by_share = if one.1 == other.1 {
-        one.0.cmp(&other.0)
-    } else {
-        (logarithm(other.0) * u64::from(one.1)).cmp(&(logarithm(one.0) * u64::from(other.1)))
-    };
-    by_share.then_with(|| one.2.cmp(&other.2))
+/// Orders backends of different shares by what they draw for a slot, each as good as the best of as many draws as its share. Only the
+/// ratio of two shares matters.
+fn rank(one: &(u32, u64, SocketAddr), other: &(u32, u64, SocketAddr)) -> Ordering {
+    let weighed = (logarithm(other.1) * u64::from(one.0)).cmp(&(logarithm(one.1) * u64::from(other.0)));
+    weighed.then_with(|| one.2.cmp(&other.2))
 }
 
 /// The binary logarithm of 2^64 divided by the number, with 24 bits after the point: the same on every machine.

@@ -44,7 +44,7 @@ impl ObjectChanges {
     /// Those among these events.
     pub(super) fn of_events(events: &[Event]) -> Self {
         Self::of(events.iter().filter_map(|event| match event {
-            Event::Put(object) => Some(kind(object)),
+            Event::Put(object) => Some(object.kind()),
             Event::Delete(key) => Some(key.kind()),
             _ => None,
         }))
@@ -52,7 +52,7 @@ impl ObjectChanges {
 
     /// Those of a list of these objects.
     pub(super) fn of_objects(objects: &[Object]) -> Self {
-        Self::of(objects.iter().map(kind))
+        Self::of(objects.iter().map(Object::kind))
     }
 
     fn of(kinds: impl Iterator<Item = ObjectKind>) -> Self {
@@ -75,19 +75,6 @@ impl ObjectChanges {
     /// Those after `earlier` ones.
     pub(super) const fn since(self, earlier: Self) -> Self {
         Self { services: self.services - earlier.services, endpoints: self.endpoints - earlier.endpoints }
-    }
-}
-
-/// Without cloning names, as a key would.
-fn kind(object: &Object) -> ObjectKind {
-    match object {
-        Object::Service(_) => ObjectKind::Service,
-        Object::Endpoints(_) => ObjectKind::Endpoints,
-        Object::EndpointSlice(_) => ObjectKind::EndpointSlice,
-        Object::Pod(_) => ObjectKind::Pod,
-        Object::Node(_) => ObjectKind::Node,
-        Object::VppNode(_) => ObjectKind::VppNode,
-        Object::IpAllocation(_) => ObjectKind::IpAllocation,
     }
 }
 

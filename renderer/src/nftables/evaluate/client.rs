@@ -50,11 +50,6 @@ impl Client {
         Ok(Self { pod, is_own, keeps_source: kept.0 || kept.1 })
     }
 
-    /// Neither a pod of this node nor the node itself.
-    pub const fn is_outside(self) -> bool {
-        self.pod.is_none() && !self.is_own
-    }
-
     /// The same as a class of the model.
     pub(super) const fn kind(self) -> trace::Client {
         match self {
