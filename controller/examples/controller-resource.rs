@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hosts_file_follows_store_until_the_end() {
+    async fn hosts_file_mirrors_the_store_until_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hosts");
         let content = || fs::read_to_string(&path).unwrap();

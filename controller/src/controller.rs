@@ -28,12 +28,12 @@
 
 mod build_error;
 mod builder;
+mod cache_sync;
 mod context;
 mod custom_watch;
 mod definition;
 mod display;
 mod first_pass;
-mod follow;
 mod hooks;
 mod last_known;
 mod map_loop;

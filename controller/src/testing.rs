@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(keys, BTreeSet::from(["/t/1".into()]));
         assert!(controller.dry_run_mapper(&texts("w"), "/w/2").await.is_err());
         let error = controller.dry_run_mapper(&texts("v"), "/v/1").await.unwrap_err().to_string();
-        assert!(error.contains("does not follow v"), "{error}");
+        assert!(error.contains("does not watch v"), "{error}");
     }
 }

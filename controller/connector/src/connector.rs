@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// `K8SQuietPeriod` and `K8SMaxPeriod`.
-pub const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+pub const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 
 /// The maximum back-off of a failing sync.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// The parts of a connector.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ pub struct Parts {
     pub metrics: ConnectorMetrics,
 }
 
-/// A controller that brings services of other registries into the store, and its sink, which may have other writers too. It is a
-/// singleton: only the process that writes follows the registries.
+/// A controller that brings services of other registries into the store, and its sink, which may have other writers too. It is
+/// a singleton: only the process that writes watches the registries.
 ///
 /// # Errors
 /// When the namespace is invalid.
@@ -88,7 +88,7 @@ pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxErro
         })
         .with_debounce(DEBOUNCE)
         .with_warm_standby()
-        .with_backoff(Duration::from_millis(5), LONGEST_BACKOFF)
+        .with_backoff(Duration::from_millis(5), MAX_BACKOFF)
         .on_start({
             let sink = sink.clone();
             // Another process may have written since: the previous content of the sink is too old.
@@ -97,18 +97,18 @@ pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxErro
         .with_background(move |context: Context<Namespace>| {
             let publishers = publishers.clone();
             let resolver = host_lookup.clone().filter(|_| !resolving.is_empty());
-            let resolver =
-                resolver.map(|lookup| host_names::follow(background_sink.clone(), resolving.clone(), lookup));
+            let resolver = resolver
+                .map(|lookup| host_names::keep_resolved(background_sink.clone(), resolving.clone(), lookup));
             async move {
-                let mut following = JoinSet::new();
+                let mut tasks = JoinSet::new();
                 if let Some(resolver) = resolver {
-                    following.spawn(resolver);
+                    tasks.spawn(resolver);
                 }
                 for (registry, publisher) in publishers {
-                    following.spawn(registry::follow(registry, publisher));
+                    tasks.spawn(registry::watch_with_retries(registry, publisher));
                 }
                 context.stop().cancelled().await;
-                following.shutdown().await;
+                tasks.shutdown().await;
                 Ok(())
             }
         })

@@ -1,6 +1,5 @@
 //! Looks up the addresses of instances that are registered by a host name.
-//!
-//! A name is asked for again when its time to live is over. A failure changes nothing: the addresses that were found before stay.
+//! A name is looked up again when its time to live is over. A failure changes nothing: the addresses that were found before stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +18,7 @@ use crate::{
     sink::Sink,
 };
 
-/// How many names are asked for at once.
+/// How many names are looked up at once.
 const CONCURRENCY: usize = 16;
 
 /// One host name.
@@ -30,8 +29,8 @@ struct Host {
     backoff: Backoff,
 }
 
-/// Keeps the addresses of the host names in the catalogs of these registries up to date, for ever.
-pub(crate) async fn follow(sink: Sink, registries: BTreeSet<String>, lookup: Arc<dyn HostLookup>) {
+/// Keeps the addresses of the host names in the catalogs of these registries up to date until it is aborted.
+pub(crate) async fn keep_resolved(sink: Sink, registries: BTreeSet<String>, lookup: Arc<dyn HostLookup>) {
     let mut catalogs = sink.changes();
     let mut hosts = BTreeMap::<String, Host>::new();
     loop {

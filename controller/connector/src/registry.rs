@@ -1,7 +1,5 @@
 //! Registries: the sources of services.
-//!
-//! A registry follows its source and publishes its content. A failed query never means that something was deleted: then the
-//! registry fails, its published content stays, and it is followed again after a pause.
+//! A registry watches its source and publishes its content. A failed query never means that something was deleted: the watch ends with an error, the published content stays, and the registry is watched again after a pause.
 
 pub mod consul;
 #[cfg(feature = "dns")]
@@ -23,7 +21,7 @@ use crate::{
     sink::Sink,
 };
 
-/// Why a registry cannot be followed at the moment.
+/// Why a registry cannot be watched at the moment.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{place}: {reason}")]
 pub struct RegistryError {
@@ -43,9 +41,8 @@ impl RegistryError {
 
 /// A source of services.
 pub trait Registry: Send + Sync + 'static {
-    /// Follows it, and publishes its content, until that fails. It is called again later, and may be dropped at any await.
-    /// Addresses of instances must come from [`address`].
-    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
+    /// Watches the source and publishes its content until a failure. It is called again later, and the future may be dropped at any await. Addresses of instances must come from [`address`].
+    fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
 }
 
 /// The addresses that a lookup found, and the time for which they are valid.
@@ -135,12 +132,12 @@ pub(crate) const fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(500), Duration::from_secs(30))
 }
 
-/// Follows a registry for ever.
-pub(crate) async fn follow(registry: NamedRegistry, publisher: Publisher) {
+/// Watches a registry, again after each failure. Never returns.
+pub(crate) async fn watch_with_retries(registry: NamedRegistry, publisher: Publisher) {
     let mut backoff = backoff();
     loop {
         let answers = publisher.answers();
-        let result = AssertUnwindSafe(registry.registry.follow(&publisher)).catch_unwind().await;
+        let result = AssertUnwindSafe(registry.registry.watch(&publisher)).catch_unwind().await;
         let error = result.unwrap_or_else(|_| RegistryError::new(&registry.name, "it panicked"));
         if publisher.answers() != answers {
             backoff.reset();

@@ -1,7 +1,7 @@
 //! Slices without the controller, for what no controller writes into: a folder of manifests, an API server that is only read,
 //! files on a command line. Pure.
 //!
-//! [`slices`] makes those of some services and workloads. [`DerivedSlices`] keeps those of a followed store up to date, with the
+//! [`slices`] makes those of some services and workloads. [`DerivedSlices`] keeps those of a watched store up to date, with the
 //! same plan as the controller: endpoints stay in their slices.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ fn planned(
     slices
 }
 
-/// The slices of a store that is followed.
+/// The slices of a store that is watched.
 ///
 /// Without workloads it keeps nothing. The first workload that comes after a list needs another list
 /// ([`DerivedSlices::needs_list`]), because the services of the earlier one were not kept.

@@ -22,7 +22,7 @@ pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
 /// reason to write.
 pub const TERM_ANNOTATION: &str = "contiv.io/term";
 /// No slice has more endpoints.
-pub const MOST_ENDPOINTS: usize = 100;
+pub const MAX_ENDPOINTS: usize = 100;
 
 /// A stored slice.
 #[derive(Debug, Clone, PartialEq)]

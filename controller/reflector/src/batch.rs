@@ -7,9 +7,9 @@ use contiv_controller::Write;
 use crate::action::Action;
 
 /// Writes per transaction: with the fence, less than etcd takes.
-pub(crate) const LARGEST: usize = 100;
+pub(crate) const MAX_WRITES: usize = 100;
 /// And bytes: the writer begins another transaction at 1 MiB, and all of a batch must be in one.
-const LARGEST_SIZE: usize = 512 << 10;
+const MAX_BATCH_BYTES: usize = 512 << 10;
 
 /// One write, and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) fn fill(planned: impl Iterator<Item = PlannedWrite>, limit: usize) ->
     let mut batch = Vec::new();
     for one in planned.take(limit) {
         size += one.size;
-        if size > LARGEST_SIZE && !batch.is_empty() {
+        if size > MAX_BATCH_BYTES && !batch.is_empty() {
             break;
         }
         batch.push(one);

@@ -16,7 +16,7 @@ use crate::stats::{Counts, Stats};
 pub const GAUGES: &str = "status/gauges";
 
 /// Not more often than that, however much happens.
-const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 
 /// Contiv's `ksrapi.Stats`; endpoint slices are new.
 #[derive(Debug, Serialize)]

@@ -9,14 +9,14 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use crate::{
-    batch::{LARGEST, PlannedWrite},
+    batch::{MAX_WRITES, PlannedWrite},
     first_ten::FirstTen,
     source_and_stored::SourceAndStored,
 };
 
 /// The first pause between two attempts of a failing write. Contiv's times.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// When a parked key is retried without an event: then the store is listed again too.
 const PARKED_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause after Kubernetes has answered a new leader, since missed changes follow immediately.
@@ -41,8 +41,8 @@ impl KindMirror {
         Self {
             objects,
             writer,
-            limit: LARGEST,
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            limit: MAX_WRITES,
+            backoff: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
             not_before: None,
             retry: None,
             was_synced: false,
@@ -52,7 +52,7 @@ impl KindMirror {
     /// Writes until an error.
     ///
     /// # Errors
-    /// When the lease is lost, or source or store can no longer be followed.
+    /// When the lease is lost, or source or store can no longer be watched.
     pub(crate) async fn run(mut self) -> Result<(), BoxError> {
         // The previous leader may have seen newer changes of Kubernetes.
         self.objects.mark_stale();
@@ -115,7 +115,7 @@ impl KindMirror {
     async fn write(&mut self) -> Result<bool, BoxError> {
         let planned = self.objects.state.plan(self.limit);
         if planned.is_empty() {
-            self.limit = LARGEST;
+            self.limit = MAX_WRITES;
             return Ok(false);
         }
         let writes = planned.iter().map(|planned| planned.write.clone()).collect();

@@ -83,10 +83,10 @@ impl SourceAndStored {
         };
         match event {
             SourceEvent::Source(event) => {
-                self.on_source_event(event.ok_or("Kubernetes can no longer be followed")?.event);
+                self.on_source_event(event.ok_or("Kubernetes can no longer be watched")?.event);
             }
             SourceEvent::Stored(event) => {
-                self.on_stored_event(event.ok_or("the store can no longer be followed")?.event);
+                self.on_stored_event(event.ok_or("the store can no longer be watched")?.event);
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ pub enum CacheError {
         index: String,
     },
     /// The controller does not watch this type.
-    #[error("the controller does not follow {resource_type}; give it a watch of that type with with_watch")]
+    #[error("the controller does not watch {resource_type}; add a watch of it with with_watch")]
     NotWatched {
         /// The name of the type.
         resource_type: String,

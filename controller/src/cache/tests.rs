@@ -75,7 +75,7 @@ fn selector_index_finds_objects_by_labels_and_back() {
 }
 
 #[test]
-fn indexes_follow_every_change() {
+fn indexes_are_updated_by_every_change() {
     let (sender, cache) = cache_of(&[("/t/1", "a,b"), ("/t/2", "b")]);
     let changes = vec![
         Change::Put(Entry { create_revision: 1, ..entry("/t/1", "c", 2) }),

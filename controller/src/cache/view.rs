@@ -75,7 +75,7 @@ impl<T> View<'_, T> {
         keys.map(Arc::clone).collect()
     }
 
-    /// Why the store cannot be followed at the moment, if it cannot. The content remains valid, but may be old.
+    /// Why the store cannot be watched at the moment, if it cannot. The content remains valid, but may be old.
     pub fn down(&self) -> Option<&str> {
         self.contents.down.as_deref()
     }

@@ -32,7 +32,7 @@ pub enum BuildError {
     },
     /// An index is of a type that is not watched.
     #[error(
-        "index {index:?} is of {resource_type}, which the controller does not follow; add a watch of it with with_watch"
+        "index {index:?} is of {resource_type}, which the controller does not watch; add a watch of it with with_watch"
     )]
     IndexOfUnwatched {
         /// The type.

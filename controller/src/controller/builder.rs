@@ -168,11 +168,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Sets the back-off of failed keys: `base` at first, doubled after each failure, at most `longest`. The default is 5 ms to
+    /// Sets the back-off of failed keys: `base` at first, doubled after each failure, at most `max_delay`. The default is 5 ms to
     /// 1,000 s.
     #[must_use]
-    pub fn with_backoff(mut self, base: Duration, longest: Duration) -> Self {
-        (self.retry.base, self.retry.longest) = (base, longest);
+    pub fn with_backoff(mut self, base: Duration, max_delay: Duration) -> Self {
+        (self.retry.base, self.retry.max_delay) = (base, max_delay);
         self
     }
 
@@ -274,8 +274,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         if self.concurrency == 0 {
             return Err(limits("nothing is reconciled with a concurrency of 0; use 1 or more"));
         }
-        if self.retry.base > self.retry.longest {
-            return Err(limits("the first back-off is longer than the longest; swap them"));
+        if self.retry.base > self.retry.max_delay {
+            return Err(limits("the first back-off is longer than the maximum; swap them"));
         }
         if self.retry.bucket.is_some_and(|bucket| bucket.per_second <= 0.0 || bucket.burst == 0) {
             return Err(limits(

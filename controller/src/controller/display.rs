@@ -13,7 +13,7 @@ impl<T> fmt::Display for Controller<T> {
             self.managed.name(),
             watched.join(", "),
             GoDuration(self.retry.base),
-            GoDuration(self.retry.longest),
+            GoDuration(self.retry.max_delay),
             self.placement
         )
     }

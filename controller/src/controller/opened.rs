@@ -10,7 +10,7 @@ use futures::{
 
 use super::{
     Controller, RunError,
-    follow::{keep_warm, prime},
+    cache_sync::{keep_synced, wait_for_sync},
     typed_watch::OpenWatch,
 };
 use crate::{
@@ -39,16 +39,16 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
     }
 
     /// Waits until every type was listed.
-    pub(crate) async fn prime(&mut self) -> Result<(), RunError> {
-        let managed = prime(&mut self.managed, &self.cache);
-        let watches = try_join_all(self.watches.iter_mut().map(|watch| watch.prime()));
+    pub(crate) async fn wait_for_sync(&mut self) -> Result<(), RunError> {
+        let managed = wait_for_sync(&mut self.managed, &self.cache);
+        let watches = try_join_all(self.watches.iter_mut().map(|watch| watch.wait_for_sync()));
         tokio::try_join!(managed, watches).map(|_| ())
     }
 
     /// Keeps the caches up to date and returns when one can no longer be. Dropping the future loses nothing.
-    pub(super) async fn keep_warm(&mut self) -> RunError {
+    pub(super) async fn keep_synced(&mut self) -> RunError {
         let Self { managed, cache, watches, .. } = self;
-        let watches = watches.iter_mut().map(|watch| watch.keep_warm());
-        select_all(watches.chain([keep_warm(managed, cache).boxed()])).await.0
+        let watches = watches.iter_mut().map(|watch| watch.keep_synced());
+        select_all(watches.chain([keep_synced(managed, cache).boxed()])).await.0
     }
 }

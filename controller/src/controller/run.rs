@@ -82,9 +82,9 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     mut opened: OpenedCaches<T>,
 ) -> Result<(), RunError> {
     // Nothing is mapped or reconciled before all caches are filled.
-    let primed = opened.prime();
-    let Some(primed) = setup.stop.run_until_cancelled(primed).await else { return Ok(()) };
-    primed?;
+    let synced = opened.wait_for_sync();
+    let Some(synced) = setup.stop.run_until_cancelled(synced).await else { return Ok(()) };
+    synced?;
     let OpenedCaches { managed, watches, .. } = opened;
 
     let metrics = setup.metrics.as_ref();
@@ -102,7 +102,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
 
     let mut sources = JoinSet::new();
     sources.spawn(
-        follow_managed(managed, context.clone(), requests.clone()).map(move |()| None).in_current_span(),
+        enqueue_managed(managed, context.clone(), requests.clone()).map(move |()| None).in_current_span(),
     );
     for watch in watches {
         let run = watch.run(context.caches().clone(), requests.clone());
@@ -140,7 +140,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
 }
 
 /// Requests the keys of every event of the managed type. Returns when the type can no longer be watched.
-async fn follow_managed<T: Send + Sync + 'static>(
+async fn enqueue_managed<T: Send + Sync + 'static>(
     mut reflector: Reflector<T>,
     context: Context<T>,
     requests: Requests,

@@ -15,7 +15,7 @@ pub enum RunError {
     #[error("the background task failed: {0}")]
     Background(#[source] BoxError),
     /// A type can no longer be watched.
-    #[error("{resource_type} can no longer be followed")]
+    #[error("{resource_type} can no longer be watched")]
     ReflectorEnded {
         /// The type.
         resource_type: String,

@@ -18,7 +18,7 @@ impl<T: Send + Sync + 'static> Controller<T> {
     /// A context whose caches hold the current content of the store. Nothing is started.
     pub(crate) async fn context(&self, setup: Setup) -> Result<Context<T>, RunError> {
         let mut opened = OpenedCaches::new(self, &setup.store);
-        opened.prime().await?;
+        opened.wait_for_sync().await?;
         let context = Context::new(setup, opened.cache, opened.caches);
         context.first_pass().begin(BTreeSet::new());
         Ok(context)

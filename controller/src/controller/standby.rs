@@ -44,7 +44,7 @@ struct Standby<T> {
 impl<T: Send + Sync + 'static> Run for Standby<T> {
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
         let Some(opened) = &mut self.opened else { return pending().boxed() };
-        opened.keep_warm().map(BoxError::from).boxed()
+        opened.keep_synced().map(BoxError::from).boxed()
     }
 
     fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {

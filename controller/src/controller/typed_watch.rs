@@ -7,7 +7,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use super::{
     RunError,
-    follow::{keep_warm, next, prime},
+    cache_sync::{keep_synced, next_events, wait_for_sync},
     map_loop::{MapLoop, Requests},
 };
 use crate::{
@@ -30,9 +30,9 @@ pub(super) trait AnyWatch: Send + Sync {
 /// A running watch of any type.
 pub(super) trait OpenWatch: Send {
     /// Waits until the type was listed.
-    fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>>;
+    fn wait_for_sync(&mut self) -> BoxFuture<'_, Result<(), RunError>>;
     /// Keeps the cache up to date and returns when it can no longer be.
-    fn keep_warm(&mut self) -> BoxFuture<'_, RunError>;
+    fn keep_synced(&mut self) -> BoxFuture<'_, RunError>;
     /// Maps the listed objects and all later events.
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
 }
@@ -77,7 +77,7 @@ struct StartedWatch<U> {
 }
 
 impl<U: Send + Sync + 'static> StartedWatch<U> {
-    async fn follow(mut self, caches: Caches, requests: Requests) -> Result<(), RunError> {
+    async fn map_events(mut self, caches: Caches, requests: Requests) -> Result<(), RunError> {
         let mut maps = MapLoop::<Key, Arc<Object<U>>>::new(&self.cache.resource_type(), requests);
         let queue = maps.queue();
         for object in self.cache.view().iter() {
@@ -85,7 +85,7 @@ impl<U: Send + Sync + 'static> StartedWatch<U> {
         }
         loop {
             tokio::select! {
-                events = next(&mut self.reflector, &self.cache) => {
+                events = next_events(&mut self.reflector, &self.cache) => {
                     for event in events?.into_iter().filter(|event| (self.is_relevant)(event)) {
                         maps.add(Arc::clone(event.key()), event.states().map(Arc::clone));
                     }
@@ -102,15 +102,15 @@ impl<U: Send + Sync + 'static> StartedWatch<U> {
 }
 
 impl<U: Send + Sync + 'static> OpenWatch for StartedWatch<U> {
-    fn prime(&mut self) -> BoxFuture<'_, Result<(), RunError>> {
-        prime(&mut self.reflector, &self.cache).boxed()
+    fn wait_for_sync(&mut self) -> BoxFuture<'_, Result<(), RunError>> {
+        wait_for_sync(&mut self.reflector, &self.cache).boxed()
     }
 
-    fn keep_warm(&mut self) -> BoxFuture<'_, RunError> {
-        keep_warm(&mut self.reflector, &self.cache).boxed()
+    fn keep_synced(&mut self) -> BoxFuture<'_, RunError> {
+        keep_synced(&mut self.reflector, &self.cache).boxed()
     }
 
     fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>> {
-        self.follow(caches, requests).boxed()
+        self.map_events(caches, requests).boxed()
     }
 }

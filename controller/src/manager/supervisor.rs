@@ -23,7 +23,7 @@ const STANDBY_PAUSE: Duration = Duration::from_secs(1);
 /// After a run that took longer a controller is restarted at once, otherwise after a pause, as in consul's supervisor.
 const LONG_RUN: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long work may take to end where it awaits, before it is dropped.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ enum RunEnd {
 
 impl Supervisor {
     pub(super) async fn run(mut self) {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         let stop = self.stop.clone();
         while let Some((term, run)) = stop.run_until_cancelled(self.wait()).await {
             let start = Instant::now();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn run_that_was_long_is_started_again_at_once() {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
         assert!(pause_after(Duration::ZERO, &mut backoff) >= FIRST_PAUSE);
         assert_eq!(pause_after(LONG_RUN + Duration::from_millis(1), &mut backoff), Duration::ZERO);

@@ -133,7 +133,7 @@ async fn unwatched_type_and_missing_index_are_errors_by_name() {
     let value = |object: &Object<String>| vec![object.value.clone()];
     let path = |object: &Object<String>| Some(object.value.clone());
     let list = |of: &str, index: &str| Transform::list(&texts(of), index, value);
-    let unwatched = "the controller does not follow c; give it a watch of that type with with_watch";
+    let unwatched = "the controller does not watch c; add a watch of it with with_watch";
     let no_index = "a has no index \"other\"; give it one with with_index";
     for (mapper, expected) in [
         (Mapper::cache_get(&texts("c"), |_: &Object<String>| Some("/c/1".into())), unwatched),

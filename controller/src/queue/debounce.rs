@@ -10,5 +10,5 @@ pub struct Debounce {
     /// The key is handed out when it was not added for this long.
     pub quiet: Duration,
     /// At the latest it is handed out this long after it was first added, so that a busy producer cannot delay it for ever.
-    pub longest: Duration,
+    pub max_delay: Duration,
 }

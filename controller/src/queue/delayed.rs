@@ -34,14 +34,14 @@ impl<K: Ord + Clone> DelayQueue<K> {
         }
     }
 
-    /// Makes the key due `debounce.quiet` after the last addition, but at most `debounce.longest` after the first.
+    /// Makes the key due `debounce.quiet` after the last addition, but at most `debounce.max_delay` after the first.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         let slot = match self.slots.get(&key) {
             Some(Slot { limit: Some(limit), .. }) => {
                 Slot { due: (now + debounce.quiet).min(*limit), limit: Some(*limit) }
             }
             before => {
-                let limit = now + debounce.longest;
+                let limit = now + debounce.max_delay;
                 let due = (now + debounce.quiet).min(limit);
                 match before {
                     Some(slot) if slot.due <= due => return,

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub struct RetryPolicy {
     /// The delay after the first failure of a key.
     pub base: Duration,
-    /// The longest delay of one key.
-    pub longest: Duration,
+    /// The maximum delay of one key.
+    pub max_delay: Duration,
     /// The limit of all keys together; none for no limit.
     pub bucket: Option<TokenBucket>,
     /// How often a key may be retried before it is dropped; none for no limit.
@@ -34,7 +34,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             base: Duration::from_millis(5),
-            longest: Duration::from_secs(1000),
+            max_delay: Duration::from_secs(1000),
             bucket: Some(TokenBucket { per_second: 10.0, burst: 100 }),
             budget: None,
         }
@@ -70,8 +70,8 @@ impl<K: Ord + Clone> Retries<K> {
             self.failures.remove(key);
             return Retry::Dropped;
         }
-        let (base, longest) = (self.policy.base, self.policy.longest);
-        let backoff = self.failures.entry(key.clone()).or_insert_with(|| Backoff::new(base, longest));
+        let (base, max_delay) = (self.policy.base, self.policy.max_delay);
+        let backoff = self.failures.entry(key.clone()).or_insert_with(|| Backoff::new(base, max_delay));
         // No jitter, like client-go: keys that fail together are retried together, up to the burst of the token bucket.
         let delay = backoff.next(1.0);
         Retry::After(delay.max(self.reserve(now)))
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn key_delay_doubles_up_to_the_maximum_and_resets_when_forgotten() {
         let policy =
-            RetryPolicy { longest: Duration::from_millis(50), bucket: None, ..RetryPolicy::default() };
+            RetryPolicy { max_delay: Duration::from_millis(50), bucket: None, ..RetryPolicy::default() };
         let mut retries = Retries::new(policy);
         let now = Instant::now();
         let delays: Vec<_> = (0..6).map(|_| millis(retries.failed(&1, now))).collect();
@@ -145,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn thousand_failures_end_at_the_longest_delay() {
-        for (base, longest) in [(Duration::from_millis(5), 1_000), (Duration::from_secs(60), 3_600_000)] {
-            let longest = Duration::from_secs(longest);
-            let mut retries = Retries::new(RetryPolicy { base, longest, bucket: None, budget: None });
+    fn thousand_failures_end_at_the_maximum_delay() {
+        for (base, max_delay) in [(Duration::from_millis(5), 1_000), (Duration::from_secs(60), 3_600_000)] {
+            let max_delay = Duration::from_secs(max_delay);
+            let mut retries = Retries::new(RetryPolicy { base, max_delay, bucket: None, budget: None });
             let last = (0..1000).map(|_| retries.failed(&1, Instant::now())).last();
-            assert_eq!(last, Some(Retry::After(longest)));
+            assert_eq!(last, Some(Retry::After(max_delay)));
         }
     }
 }

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::{Debounce, delayed::DelayQueue};
 
-/// The longest delay, half a year, so that adding it to a time cannot overflow.
-const LONGEST_DELAY: Duration = Duration::from_secs(180 * 24 * 60 * 60);
+/// The maximum delay, half a year, so that adding it to a time cannot overflow.
+const MAX_DELAY: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
 /// The phase of shutting down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,15 +66,19 @@ impl<K: Ord + Clone> State<K> {
     /// Adds a key after `delay`; the earlier due time counts.
     pub(super) fn add_after(&mut self, key: K, delay: Duration, now: Instant) {
         if self.takes_delayed(&key) {
-            self.delayed.add(key, now + delay.min(LONGEST_DELAY));
+            self.delayed.add(key, now + delay.min(MAX_DELAY));
         }
     }
 
     /// Adds a key after a quiet period.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         if self.takes_delayed(&key) {
-            let longest = debounce.longest.min(LONGEST_DELAY);
-            self.delayed.add_debounced(key, Debounce { quiet: debounce.quiet.min(longest), longest }, now);
+            let max_delay = debounce.max_delay.min(MAX_DELAY);
+            self.delayed.add_debounced(
+                key,
+                Debounce { quiet: debounce.quiet.min(max_delay), max_delay },
+                now,
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Consul's HTTP catalog, followed with blocking queries.
+//! Consul's HTTP catalog, watched with blocking queries.
 //!
 //! One query waits for changes of `/v1/catalog/services`; for each selected service, one waits for changes of
 //! `/v1/health/service/<name>`. All instances are requested, and readiness is decided here: so a service whose last instance
@@ -52,7 +52,7 @@ impl Consul {
 
     async fn run(&self, publisher: &Publisher) -> Result<Infallible, RegistryError> {
         let options = &self.options;
-        let follower = Follower {
+        let watcher = InstanceWatcher {
             client: Arc::new(HttpClient::new(&options.certificates)?),
             options: Arc::clone(options),
             permits: Arc::new(Semaphore::new(options.connections)),
@@ -64,7 +64,7 @@ impl Consul {
         let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
-            let answer = query.ask(&follower.client, options, options.wait).await?;
+            let answer = query.ask(&watcher.client, options, options.wait).await?;
             let names = decode(answer, answer::services).await;
             let names = names.map_err(|reason| query.error(options, reason))?;
             let is_taken = |(name, tags): &(String, Vec<String>)| {
@@ -82,10 +82,10 @@ impl Consul {
             });
             let new: Vec<String> =
                 catalog.keys().filter(|name| !handles.contains_key(*name)).cloned().collect();
-            follower.watched.store(catalog.len(), Ordering::Relaxed);
+            watcher.watched.store(catalog.len(), Ordering::Relaxed);
             publisher.publish(catalog);
             for name in new {
-                let watch = watches.spawn(follower.clone().watch(name.clone()));
+                let watch = watches.spawn(watcher.clone().watch(name.clone()));
                 handles.insert(name, watch);
             }
             // Collects the aborted ones.
@@ -94,19 +94,19 @@ impl Consul {
     }
 }
 
-/// Follows the instances of single services.
+/// Watches the instances of single services.
 #[derive(Clone)]
-struct Follower {
+struct InstanceWatcher {
     client: Arc<HttpClient>,
     options: Arc<ConsulOptions>,
     permits: Arc<Semaphore>,
-    /// How many services are followed.
+    /// How many services are watched.
     watched: Arc<AtomicUsize>,
     publisher: Publisher,
 }
 
-impl Follower {
-    /// Publishes the instances of a service, for ever.
+impl InstanceWatcher {
+    /// Publishes the instances of a service until it is aborted.
     async fn watch(self, name: String) {
         let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
         let mut query = BlockingQuery::new(path);
@@ -153,7 +153,7 @@ async fn decode<T: Send + 'static>(
 }
 
 impl Registry for Consul {
-    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+    fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
         async move {
             let Err(error) = self.run(publisher).await;
             error

@@ -73,7 +73,7 @@ impl Dns {
         publisher.announce(self.options.services.keys().map(|name| (name.clone(), None)).collect());
         let failing = AtomicUsize::new(0);
         let all = self.options.services.len();
-        let following = self.options.services.iter().map(|(name, record)| {
+        let lookups = self.options.services.iter().map(|(name, record)| {
             let (resolver, failing) = (&resolver, &failing);
             async move {
                 let mut backoff = backoff();
@@ -104,7 +104,7 @@ impl Dns {
                 }
             }
         });
-        join_all(following).await;
+        join_all(lookups).await;
         RegistryError::new("DNS", "no service is configured")
     }
 }
@@ -157,7 +157,7 @@ impl HostLookup for DnsHosts {
 }
 
 impl Registry for Dns {
-    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+    fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
         self.run(publisher).boxed()
     }
 }

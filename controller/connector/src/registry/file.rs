@@ -21,7 +21,7 @@ use pending::{Fingerprint, Pending};
 use watcher::Watcher;
 
 /// The maximum size of the file.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A registry that is a file.
 #[derive(Debug, Clone)]
@@ -79,8 +79,8 @@ impl FileRegistry {
     }
 
     fn read_now(&self) -> Result<Catalog, RegistryError> {
-        if fs::metadata(&self.path).is_ok_and(|of| of.len() > LARGEST) {
-            return Err(self.error(format!("it is larger than {} MiB", LARGEST >> 20)));
+        if fs::metadata(&self.path).is_ok_and(|of| of.len() > MAX_FILE_BYTES) {
+            return Err(self.error(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
         }
         let text = fs::read_to_string(&self.path).map_err(|error| self.error(error))?;
         format::parse(&text).map_err(|reason| self.error(reason))
@@ -98,7 +98,7 @@ impl FileRegistry {
 }
 
 impl Registry for FileRegistry {
-    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+    fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
         async move {
             let Err(error) = self.run(publisher).await;
             error

@@ -41,7 +41,7 @@ async fn with_web() -> (ConsulServer, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn services_instances_and_checks_of_consul_are_followed() {
+async fn consul_changes_of_services_instances_and_checks_are_published() {
     let (server, running) = with_web().await;
     server.register("web", web(2, &[]));
     server.register("odd name/x", web(9, &[]));
@@ -119,7 +119,7 @@ async fn queries_wait_for_changes_and_do_not_ask_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consul_that_starts_again_with_lower_index_is_followed() {
+async fn consul_restarted_with_lower_index_is_queried_again() {
     let (server, running) = with_web().await;
     for number in 2..30 {
         server.register("other", web(number, &[]));
@@ -246,5 +246,5 @@ async fn token_is_read_anew_and_tls_is_verified() {
 async fn first_error(options: ConsulOptions) -> String {
     let (sink, _requests) = Sink::new();
     let publisher = Publisher::new("r", sink, contiv_connector::ConnectorMetrics::default());
-    Consul::new(options).follow(&publisher).await.to_string()
+    Consul::new(options).watch(&publisher).await.to_string()
 }

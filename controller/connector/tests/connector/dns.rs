@@ -80,7 +80,7 @@ async fn dns_that_fails_takes_nothing_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn host_name_of_an_instance_is_followed() {
+async fn changed_host_name_of_an_instance_is_looked_up_again() {
     let mut zone = Zone::default();
     zone.address("db.example.org", 1, "10.0.0.1".parse().unwrap());
     let server = DnsServer::start(zone).unwrap();

@@ -36,7 +36,7 @@ async fn running_with_two_services() -> (TempDir, PathBuf, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_is_followed_however_it_is_replaced() {
+async fn file_is_read_again_however_it_is_replaced() {
     let (folder, path, running) = running_with_two_services().await;
     fs::write(&path, services_yaml(&[("web", "10.0.0.3")])).unwrap();
     running.wait_until_backends("web", &["10.0.0.3 80"]).await;

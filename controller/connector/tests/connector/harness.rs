@@ -48,7 +48,7 @@ pub(crate) enum ScriptedAction {
 struct Scripted(Mutex<mpsc::UnboundedReceiver<ScriptedAction>>);
 
 impl Registry for Scripted {
-    fn follow<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
+    fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError> {
         async move {
             let mut script = self.0.lock().await;
             while let Some(action) = script.recv().await {

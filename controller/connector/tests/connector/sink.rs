@@ -256,7 +256,7 @@ async fn changed_namespace_moves_services_while_running() {
     let web = running.service("web").await;
     assert_eq!((web.namespace.as_str(), running.all::<Service>().await.len()), ("edge", 1));
     running.wait_until_backends("web", &BOTH).await;
-    // It is followed in the new one: by registry and store.
+    // In the new namespace changes of registry and store have effect.
     running.act(catalog([("web", &[("10.0.0.3", 80)])]));
     settle().await;
     running.wait_until_backends("web", &["10.0.0.3 80"]).await;

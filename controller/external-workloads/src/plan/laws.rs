@@ -8,7 +8,7 @@ use super::SliceWrite;
 use crate::{
     family::Family,
     service::{Service, Target},
-    slice::MOST_ENDPOINTS,
+    slice::MAX_ENDPOINTS,
     test_support::{Slices, counts, port, service, target, workload, workload_port},
     workload::Workload,
 };
@@ -120,7 +120,7 @@ proptest! {
         };
         prop_assert!(writes.is_sorted_by_key(order), "creates, then updates, then deletes");
         slices.apply(&writes);
-        prop_assert!(slices.sizes().into_iter().all(|size| (1..=MOST_ENDPOINTS).contains(&size)));
+        prop_assert!(slices.sizes().into_iter().all(|size| (1..=MAX_ENDPOINTS).contains(&size)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use contiv_proto::message::endpointslice::{EndpointSlice, endpoint_slice::Endpoint};
 
 use super::desired::{Endpoints, identity};
-use crate::slice::MOST_ENDPOINTS;
+use crate::slice::MAX_ENDPOINTS;
 
 /// The resulting slices.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ pub(super) fn pack(
         let fitting = unchanged
             .iter()
             .filter(|(_, endpoints)| {
-                left.len() < MOST_ENDPOINTS && endpoints.len() + left.len() <= MOST_ENDPOINTS
+                left.len() < MAX_ENDPOINTS && endpoints.len() + left.len() <= MAX_ENDPOINTS
             })
             // The first of equally full ones.
             .max_by_key(|(name, endpoints)| (endpoints.len(), Reverse(*name)))
@@ -74,10 +74,10 @@ pub(super) fn pack(
 fn keep(slice: &EndpointSlice, wanted: &mut Endpoints) -> Vec<Endpoint> {
     let endpoints = slice.endpoints.iter().filter_map(|endpoint| wanted.remove(&identity(endpoint)));
     // A slice that another writer has overfilled gives back the rest.
-    endpoints.take(MOST_ENDPOINTS).collect()
+    endpoints.take(MAX_ENDPOINTS).collect()
 }
 
 fn fill(endpoints: &mut Vec<Endpoint>, left: &mut impl Iterator<Item = Endpoint>) {
-    let room = MOST_ENDPOINTS.saturating_sub(endpoints.len());
+    let room = MAX_ENDPOINTS.saturating_sub(endpoints.len());
     endpoints.extend(left.take(room));
 }

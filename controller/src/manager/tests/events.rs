@@ -211,7 +211,7 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_reconciled_after_quiet_period() {
     let (store, log) = (MemoryStore::new(), Log::new());
-    let debounce = Debounce { quiet: Duration::from_secs(1), longest: Duration::from_secs(5) };
+    let debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
     let running = run(&store, logging(&log).with_debounce(debounce));
     tokio::time::sleep(ms(100)).await;
     for i in 0..4 {

@@ -58,7 +58,7 @@ async fn no_delay_is_now() {
 async fn delay_without_end_is_half_year_and_overflows_nothing() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", Duration::MAX);
-    queue.add_debounced("c", Debounce { quiet: Duration::MAX, longest: Duration::MAX });
+    queue.add_debounced("c", Debounce { quiet: Duration::MAX, max_delay: Duration::MAX });
     let start = Instant::now();
     assert!(queue.get().await.is_some());
     assert_eq!(start.elapsed().as_secs(), 180 * 24 * 60 * 60);

@@ -48,7 +48,7 @@ proptest! {
                     owed.insert(key);
                 }
                 Call::AddDebounced(key) => {
-                    state.add_debounced(key, Debounce { quiet: ms(10), longest: ms(25) }, now);
+                    state.add_debounced(key, Debounce { quiet: ms(10), max_delay: ms(25) }, now);
                     owed.insert(key);
                 }
                 Call::Take => {

@@ -340,7 +340,7 @@ fn host_name_becomes_external_name_service() {
     assert_eq!((db.cluster_ip.as_str(), db.cluster_ips.len(), db.port[0].port), ("", 0, 5432));
     assert!(!store.contains_key(&key(Kind::Endpoints, "db")));
     assert_eq!(registries.plan(&store).changes, []);
-    // What somebody else changes is changed back, and another name of the registry is followed.
+    // Changes by another program are reverted, and another name in the registry is applied.
     let before = store.clone();
     let Some(Object::Service(edited)) = store.get_mut(&key(Kind::Service, "db")) else { panic!() };
     edited.external_name = "wrong.example.org".to_owned();

@@ -55,8 +55,8 @@ struct Check {
     status: String,
 }
 
-/// The maximum number of services: each is followed by a query of its own.
-const MOST_SERVICES: usize = 50_000;
+/// The maximum number of services: each is watched by its own query.
+const MAX_SERVICES: usize = 50_000;
 
 /// The approximate maximum size of one service. A stored object, which must contain all addresses, is limited further.
 const MAX_SERVICE_BYTES: usize = 8 << 20;
@@ -68,8 +68,8 @@ const MAX_INSTANCES: usize = 30_000;
 pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String> {
     let services: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is no list of services: {error}"))?;
-    if services.len() > MOST_SERVICES {
-        return Err(format!("it lists {} services; at most {MOST_SERVICES} are followed", services.len()));
+    if services.len() > MAX_SERVICES {
+        return Err(format!("it lists {} services; at most {MAX_SERVICES} are watched", services.len()));
     }
     Ok(services.into_iter().map(|(name, tags)| (name, tags.unwrap_or_default())).collect())
 }
@@ -216,7 +216,7 @@ mod tests {
         );
         let error = instances(instances_of(MAX_INSTANCES + 1).as_bytes(), true).unwrap_err();
         assert!(error.contains("more than 30000 instances"), "{error}");
-        let names: Vec<String> = (0..=MOST_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
+        let names: Vec<String> = (0..=MAX_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
         let error = services(format!("{{{}}}", names.join(",")).as_bytes()).unwrap_err();
         assert!(error.contains("50001 services"), "{error}");
     }

@@ -8,7 +8,7 @@ use super::{ConsulOptions, RegistryError};
 use crate::registry::http::{HttpClient, Response};
 
 /// The least time between the starts of two queries of one kind, in case every answer of a server is new.
-const LEAST_INTERVAL: Duration = Duration::from_millis(200);
+const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How late an answer may be.
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ impl BlockingQuery {
         wait: Duration,
     ) -> Result<Response, RegistryError> {
         if let Some(started) = self.started {
-            sleep_until(started + LEAST_INTERVAL).await;
+            sleep_until(started + MIN_INTERVAL).await;
         }
         self.started = Some(Instant::now());
         let before = std::mem::take(&mut self.index);

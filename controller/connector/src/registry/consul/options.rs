@@ -1,10 +1,10 @@
-//! How to follow a Consul.
+//! The settings of a registry that is a Consul.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::registry::http::Certificates;
 
-/// How to follow a Consul.
+/// The settings of a registry that is a Consul.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsulOptions {
     /// Its address: `http://` or `https://`, host and port.

@@ -1,7 +1,7 @@
 //! Prints the content of a store below a prefix and its changes until interrupted.
 //!
-//! `cargo run -p contiv-controller --example follow -- etcd://127.0.0.1:2379 /vnf-agent/`
-//! `cargo run -p contiv-controller --example follow -- dir:examples /vnf-agent/`
+//! `cargo run -p contiv-controller --example watch -- etcd://127.0.0.1:2379 /vnf-agent/`
+//! `cargo run -p contiv-controller --example watch -- dir:examples /vnf-agent/`
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let (Some(url), Some(prefix)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: follow STORE PREFIX".into());
+        return Err("usage: watch STORE PREFIX".into());
     };
     let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
     let objects = ResourceType::new("object", &prefix, |entry| String::from_utf8(entry.value.to_vec()));
