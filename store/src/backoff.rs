@@ -42,10 +42,10 @@ mod tests {
     use super::*;
 
     const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(5);
+    const MAX: Duration = Duration::from_secs(5);
 
     fn pauses(random: f64) -> Vec<u128> {
-        let mut backoff = Backoff::new(FIRST, LONGEST);
+        let mut backoff = Backoff::new(FIRST, MAX);
         (0..9).map(|_| backoff.next(random).as_millis()).collect()
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn reset_starts_over() {
-        let mut backoff = Backoff::new(FIRST, LONGEST);
+        let mut backoff = Backoff::new(FIRST, MAX);
         backoff.next(1.0);
         backoff.next(1.0);
         assert_eq!(backoff.failures(), 2);

@@ -60,7 +60,7 @@ impl DirStore {
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable {
             endpoint: format!("dir:{}", self.path),
-            reason: "the thread that follows the folder has ended".to_owned(),
+            reason: "the thread that watches the folder has ended".to_owned(),
         };
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| gone())?;

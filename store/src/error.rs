@@ -32,7 +32,7 @@ pub enum StoreError {
     Replaced {
         /// The reader's revision.
         revision: i64,
-        /// A key that differs; or the followed prefix.
+        /// A key that differs; or the watched prefix.
         key: String,
     },
     /// The watch cannot deliver a change that exceeds this client's limit. List again: a list skips values that are too large.

@@ -1,4 +1,4 @@
-//! List and watch, for ever: the only place that knows how to follow a store.
+//! List and watch with reconnects: the counterpart of client-go's `Reflector.ListAndWatch`, and the only user of [`Store::watch`].
 
 mod outage;
 
@@ -24,16 +24,15 @@ const HEALTHY_DURATION: Duration = Duration::from_secs(5);
 /// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// Everything there is. The first event with content, and again whenever changes may have been missed; what is not
-    /// in it is gone. A feed with pages sends the parts of a list instead.
+    /// All entries below the prefix. The first event with content, sent again whenever changes may have been missed; keys that are not in it are deleted. A feed with pages sends the parts of a list instead.
     Snapshot(Snapshot),
     /// A part of a list, of a feed with pages.
     List(ListPart),
-    /// The changes since the event before. Never empty.
+    /// The changes since the previous event. Never empty.
     Changed(Batch),
     /// The complete list of what the store itself cannot read; replaces the previous one.
     Problems(Vec<Problem>),
-    /// The store cannot be followed at the moment. Sent once for each cause of an outage; earlier events remain valid.
+    /// The store cannot be watched at the moment. Sent once for each cause of an outage; earlier events remain valid.
     Down {
         /// The cause.
         reason: String,
@@ -44,7 +43,7 @@ pub enum FeedEvent {
         /// How it was noticed.
         reason: String,
     },
-    /// The store is followed again and nothing was missed: the end of an outage without a snapshot. Also the answer to
+    /// The store is watched again and no change was missed: the end of an outage without a snapshot. Also the answer to
     /// [`FeedHandle::request_renewal`].
     Up,
 }
@@ -52,11 +51,11 @@ pub enum FeedEvent {
 /// A part of a list in pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListPart {
-    /// A list begins. Pages of one before that has not ended are of no consequence.
+    /// A list begins. Pages of an earlier, incomplete list are discarded.
     Started,
     /// Entries. Pages come in any order; each key is in one of them.
     Page(Vec<Entry>),
-    /// The list is complete: its pages are everything there is.
+    /// The list is complete: its pages have all entries.
     Complete {
         /// The revision at which all of it was read.
         revision: i64,
@@ -65,12 +64,12 @@ pub enum ListPart {
     },
 }
 
-/// An event, and when the store said it: how long an event waits for its receiver counts from there.
+/// An event, and when it arrived: the time that it waits for its receiver is measured from then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The delivered event.
     pub event: FeedEvent,
-    /// When the store's message arrived; for the feed's own findings, when they were made.
+    /// When the store's message arrived; for events of the feed itself, when they were made.
     pub received: Instant,
 }
 
@@ -82,21 +81,21 @@ const CAPACITY_BYTES: usize = 16 << 20;
 /// How many pages of a list may wait for the feed.
 const PAGES: usize = 2;
 
-/// Follows one prefix of a store, in a task of its own, until its receiver is dropped.
+/// Lists and watches one prefix of a store, in its own task, until its receiver is dropped.
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
     /// Lists are delivered in pages.
     is_paged: bool,
     events: mpsc::Sender<Delivery>,
-    /// The sizes of the last events; those that wait are among them.
+    /// The sizes of the last events, which include those that wait.
     sizes: VecDeque<usize>,
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
     backoff: Backoff,
     /// The position that was delivered; none when a list is due.
     position: Option<Position>,
-    /// None while the store is followed.
+    /// None while the store is watched.
     outage: Option<Outage>,
     /// The receiver waits for a confirmation that the store answers.
     is_renewing: bool,
@@ -124,7 +123,7 @@ impl FeedHandle {
     }
 }
 
-/// Why following stopped.
+/// Why a watch ended.
 enum Stop {
     /// The receiver is gone.
     ReceiverGone,
@@ -142,7 +141,7 @@ impl From<StoreError> for Stop {
 }
 
 impl Feed {
-    /// Starts to follow everything below `prefix`, with each list as one snapshot. Must be called within a tokio runtime.
+    /// Starts to list and watch everything below `prefix`, with each list as one snapshot. Must be called within a tokio runtime.
     pub fn start(store: Arc<dyn Store>, prefix: impl Into<String>) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         Self::start_with(store, prefix.into(), false)
     }
@@ -184,7 +183,7 @@ impl Feed {
 
     async fn run(mut self) {
         loop {
-            let Err(stop) = self.follow().await;
+            let Err(stop) = self.list_and_watch().await;
             let flow = match stop {
                 Stop::ReceiverGone => ControlFlow::Break(()),
                 Stop::Resync => {
@@ -206,7 +205,7 @@ impl Feed {
     }
 
     /// Lists if that is due, then delivers the watch's events until it ends.
-    async fn follow(&mut self) -> Result<Infallible, Stop> {
+    async fn list_and_watch(&mut self) -> Result<Infallible, Stop> {
         let position = match self.position.clone() {
             Some(position) => position,
             None => self.list().await?,
@@ -377,7 +376,7 @@ impl Feed {
             Report::Cause => warn!(%error, "the store is still lost, and for another reason"),
             Report::Reminder(duration) => {
                 let seconds = duration.as_secs();
-                warn!(%error, seconds, "the store has not been followed for a while; its last known content is in use");
+                warn!(%error, seconds, "the store has not been watched for a while; its last known content is in use");
             }
             Report::Nothing => debug!(%error, "the store is still lost"),
         }

@@ -3,7 +3,7 @@
 //!
 //! - [`url`] reads store URLs; [`open()`] opens what they name.
 //! - [`etcd`], [`dir`] and [`mod@kube`] are the backends. All hold the same keys and the same values, those of Contiv.
-//! - [`feed`] follows a store for ever: snapshot, changes, reconnects.
+//! - [`feed`] lists and watches a store: snapshot, changes, reconnects.
 //! - [`mirror`] saves the last good state on disk.
 //! - [`manifest`] turns Kubernetes manifests into stored objects and back.
 

@@ -13,9 +13,9 @@ use crate::{Batch, Change, Entry, Snapshot};
 /// all of them at the same revisions with the same values.
 const KEYS: usize = 4;
 /// Only the revisions of larger values are kept.
-const LARGEST_VALUE: usize = 16 << 10;
+const MAX_VALUE_BYTES: usize = 16 << 10;
 
-/// How far a reader has followed a prefix of a store.
+/// How far a reader has watched a prefix of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Position {
     revision: i64,
@@ -87,7 +87,7 @@ impl Position {
         self.is_empty = false;
         let Entry { key, value, create_revision, mod_revision } = entry;
         // An empty value may stand for one that is too large.
-        let is_kept = !value.is_empty() && value.len() <= LARGEST_VALUE;
+        let is_kept = !value.is_empty() && value.len() <= MAX_VALUE_BYTES;
         let value = is_kept.then(|| value.clone());
         self.forget(key);
         if is_exact(key) {
@@ -184,7 +184,7 @@ mod tests {
         assert!(position.is_empty());
         position.advance(&Batch { revision: 2, changes: vec![put("/\u{fffd}", vec![1])] });
         assert!(!position.is_empty() && written(&position).is_empty());
-        let changes = vec![put("/large", vec![1; LARGEST_VALUE + 1]), put("/empty", Vec::new())];
+        let changes = vec![put("/large", vec![1; MAX_VALUE_BYTES + 1]), put("/empty", Vec::new())];
         position.advance(&Batch { revision: 3, changes });
         assert!(position.written().all(|written| written.value.is_none() && written.mod_revision == 2));
     }

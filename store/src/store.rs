@@ -131,10 +131,10 @@ pub trait Leases: Send + Sync {
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// The first pause between two attempts to follow a store.
+/// The first pause between two attempts to watch a store.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest one, unless a store has another.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A place where state lives.
 pub trait Store: Send + Sync + 'static {
@@ -160,7 +160,7 @@ pub trait Store: Send + Sync + 'static {
     /// The changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
-    /// Like [`Store::watch`] from the revision of `position`, for a reader who has followed the store until there.
+    /// Like [`Store::watch`] from the revision of `position`, for a reader that has watched the store until there.
     /// [`StoreError::Replaced`] if the store has another history now, where it can be replaced.
     fn follow<'a>(
         &'a self,
@@ -179,9 +179,9 @@ pub trait Store: Send + Sync + 'static {
         self.transact(Transaction { conditions: Vec::new(), operations })
     }
 
-    /// The pauses between attempts to follow this store after a failure.
+    /// The pauses between attempts to watch this store after a failure.
     fn backoff(&self) -> Backoff {
-        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
+        Backoff::new(FIRST_PAUSE, MAX_PAUSE)
     }
 
     /// Keys with a time to live; none if this store does not support them.

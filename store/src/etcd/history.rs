@@ -1,4 +1,4 @@
-//! Checks that a cluster still has the history that a reader has followed.
+//! Checks that a cluster still has the history that a reader has watched.
 //!
 //! A cluster restored from a backup is not marked as such: its members, its name and so its id may be the same, and after some
 //! writes its revision reaches that of the reader again. So a few keys are read at the revision of the reader.

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     failure::{self, Failure},
-    session::{LARGEST_RESPONSE, Session},
+    session::{MAX_RESPONSE_BYTES, Session},
 };
 use crate::{Entry, PageSender, Problem, Snapshot, StoreError};
 
@@ -57,7 +57,7 @@ pub(super) async fn list(
             Err(Stop::Compacted) => {}
             Err(Stop::TooLarge) => {
                 let action = format!("list {prefix}");
-                let reason = format!("a key alone is larger than {LARGEST_RESPONSE} bytes");
+                let reason = format!("a key alone is larger than {MAX_RESPONSE_BYTES} bytes");
                 return Err(StoreError::Refused { action, reason }.into());
             }
         }
@@ -189,7 +189,9 @@ fn too_large(key: &[u8]) -> Problem {
         source: key_text(key.to_vec()),
         object: None,
         field: None,
-        reason: format!("the value is larger than {LARGEST_RESPONSE} bytes, which is the most that is read"),
+        reason: format!(
+            "the value is larger than {MAX_RESPONSE_BYTES} bytes, which is the most that is read"
+        ),
     }
 }
 

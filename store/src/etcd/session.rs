@@ -29,7 +29,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pages are made smaller when they exceed it, and watch responses arrive in fragments that do not. It limits how much memory a
 /// hostile store can take, with a copy or two.
-pub(super) const LARGEST_RESPONSE: usize = 16 << 20;
+pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// How hyper and rustls report a connection closed by the other side.
 const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
@@ -114,12 +114,12 @@ impl Session {
 
     /// For reads and writes.
     pub(super) fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(LARGEST_RESPONSE)
+        self.client.kv_client().max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 
     /// For watches.
     pub(super) fn watches(&self) -> WatchClient {
-        self.client.watch_client().max_decoding_message_size(LARGEST_RESPONSE)
+        self.client.watch_client().max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 
     /// For keys with a time to live.

@@ -15,7 +15,7 @@ use super::{
     failure::{self, Failure},
     history,
     list::key_text,
-    session::{LARGEST_RESPONSE, Session},
+    session::{MAX_RESPONSE_BYTES, Session},
 };
 use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream};
 
@@ -31,7 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT_WITHOUT_PROGRESS: Duration = Duration::from_secs(27);
 /// To a lagging watch etcd sends up to a thousand revisions in one response, in fragments. Complete revisions are delivered
 /// once they have this many bytes.
-const LARGEST_BATCH: usize = 4 << 20;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// Opens a watch on all changes below `prefix` after `position`.
 pub(super) async fn watch(
@@ -181,7 +181,7 @@ impl Watch {
             }
             Ok(None) => Err(self.session.unavailable("the watch was closed".to_owned())),
             Err(error) if failure::is_too_large(&error) => {
-                Err(StoreError::TooLarge { limit: LARGEST_RESPONSE })
+                Err(StoreError::TooLarge { limit: MAX_RESPONSE_BYTES })
             }
             Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
         }
@@ -224,7 +224,7 @@ impl Watch {
 /// Takes out the events that must wait for the next fragment: all, or if there are many, those of the newest revision.
 fn unfinished(events: &mut Vec<PbEvent>) -> Vec<PbEvent> {
     let size = |event: &PbEvent| event.kv.as_ref().map_or(0, |pair| pair.key.len() + pair.value.len());
-    if events.iter().map(size).sum::<usize>() < LARGEST_BATCH {
+    if events.iter().map(size).sum::<usize>() < MAX_BATCH_BYTES {
         return std::mem::take(events);
     }
     let newest = events.last().map_or(0, revision_of);

@@ -9,11 +9,11 @@ use crate::Backoff;
 /// The pause before the first reminder. It doubles with each reminder.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
 /// The longest pause between reminders.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 /// How many causes of one outage are reported.
 const MAX_REPORTED_CAUSES: usize = 8;
 
-/// A period in which the store cannot be followed.
+/// A period in which the store cannot be watched.
 #[derive(Debug)]
 pub(super) struct Outage {
     since: Instant,
@@ -35,7 +35,7 @@ pub(super) enum Report {
 
 impl Outage {
     pub(super) fn begin(now: Instant) -> Self {
-        let mut reminders = Backoff::new(FIRST_REMINDER, LONGEST_PAUSE);
+        let mut reminders = Backoff::new(FIRST_REMINDER, MAX_PAUSE);
         let next_reminder = now + reminders.next(1.0);
         Self { since: now, causes: BTreeSet::new(), reminders, next_reminder }
     }

@@ -11,7 +11,7 @@ use super::{check::Check, conversion::Manifest, metadata::Metadata, port::Port};
 use condition::Condition;
 
 /// The maximum number of addresses: one per family.
-const MOST_ADDRESSES: usize = 2;
+const MAX_ADDRESSES: usize = 2;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -74,8 +74,8 @@ impl Manifest for ExternalWorkload {
                 check_identity(format_args!("spec.meshTLS.serverName"), &mesh_tls.server_name, check);
             }
         }
-        if spec.workload_ips.len() > MOST_ADDRESSES {
-            let reason = format!("{} addresses; {MOST_ADDRESSES} are allowed", spec.workload_ips.len());
+        if spec.workload_ips.len() > MAX_ADDRESSES {
+            let reason = format!("{} addresses; {MAX_ADDRESSES} are allowed", spec.workload_ips.len());
             check.refuse(format_args!("spec.workloadIPs"), reason);
         }
         for (i, address) in spec.workload_ips.iter().enumerate() {

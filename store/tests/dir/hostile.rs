@@ -22,7 +22,7 @@ async fn file_above_size_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn file_out_of_folder_is_not_followed_by_default() {
+async fn link_out_of_folder_is_not_followed_by_default() {
     let elsewhere = TempDir::new().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("web", 1)).unwrap();

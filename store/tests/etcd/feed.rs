@@ -14,7 +14,7 @@ use contiv_store_testing::{
 };
 use tokio::sync::mpsc::Receiver;
 
-fn follow(endpoint: String) -> Receiver<Delivery> {
+fn start_feed(endpoint: String) -> Receiver<Delivery> {
     let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&[endpoint], EtcdAccess::default()).unwrap());
     Feed::start(store, "/").0
 }
@@ -40,7 +40,7 @@ fn expect_snapshot(event: FeedEvent, expected: &[&str]) {
 async fn restart_of_etcd_loses_no_change_and_needs_no_list() {
     let mut etcd = Etcd::start().await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
-    let mut events = follow(etcd.endpoint());
+    let mut events = start_feed(etcd.endpoint());
     expect_snapshot(next(&mut events).await, &["/a"]);
     etcd.ctl(&["put", "/b", "1"]).await.unwrap();
     expect_put(next(&mut events).await, "/b");
@@ -61,7 +61,7 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     for key in ["/a", "/b"] {
         etcd.ctl(&["put", key, "1"]).await.unwrap();
     }
-    let mut events = follow(wire.endpoint());
+    let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b"]);
 
     wire.cut();
@@ -114,7 +114,7 @@ async fn etcd_restored_beyond_the_known_revision_is_listed_again() {
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     let backup = etcd.back_up().await.unwrap();
-    let mut events = follow(wire.endpoint());
+    let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &["/a"]);
     etcd.ctl(&["put", "/b", "1"]).await.unwrap();
     expect_put(next(&mut events).await, "/b");
@@ -151,7 +151,7 @@ async fn key_restored_from_a_backup_is_listed_again() {
         etcd.ctl(&["put", key, "1"]).await.unwrap();
     }
     let backup = etcd.back_up().await.unwrap();
-    let mut events = follow(wire.endpoint());
+    let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b"]);
     etcd.ctl(&["del", "/b"]).await.unwrap();
     assert!(matches!(next(&mut events).await, FeedEvent::Changed(_)));
@@ -165,7 +165,7 @@ async fn empty_etcd_that_was_exchanged_for_full_one_is_listed_again() {
     let mut etcd = Etcd::start().await.unwrap();
     let mut wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     etcd.ctl(&["put", "elsewhere", "1"]).await.unwrap();
-    let mut events = follow(wire.endpoint());
+    let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &[]);
     put_back(&mut etcd, None, &mut wire, &[["put", "/a", "1"], ["put", "elsewhere", "1"]]).await;
     expect_other_data(&mut events, "/ is not what it was at revision 2", &[("/a", "1")]).await;
@@ -177,7 +177,7 @@ async fn etcd_that_lost_its_data_is_listed_again() {
     for key in ["/a", "/b", "/c"] {
         etcd.ctl(&["put", key, "1"]).await.unwrap();
     }
-    let mut events = follow(etcd.endpoint());
+    let mut events = start_feed(etcd.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b", "/c"]);
     etcd.kill().await.unwrap();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));

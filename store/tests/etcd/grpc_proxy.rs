@@ -1,4 +1,4 @@
-//! Follows a store through a real `etcd grpc-proxy`, whose errors have other codes than etcd's and which answers no progress
+//! Watches a store through a real `etcd grpc-proxy`, whose errors have other codes than etcd's and which answers no progress
 //! requests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -25,7 +25,7 @@ async fn put(etcd: &Etcd, key: &str) -> i64 {
     store(etcd.endpoint()).commit(vec![write]).await.unwrap()
 }
 
-/// Writes a key that is not followed, then compacts all earlier revisions.
+/// Writes keys outside of the watched prefix, then compacts all earlier revisions.
 async fn compact(etcd: &Etcd) {
     for i in 0..5 {
         put(etcd, &format!("/theirs/{i}")).await;
@@ -34,7 +34,7 @@ async fn compact(etcd: &Etcd) {
     etcd.ctl(&["compact", &newest.to_string()]).await.unwrap();
 }
 
-fn follow(proxy: &GrpcProxy) -> Receiver<Delivery> {
+fn start_feed(proxy: &GrpcProxy) -> Receiver<Delivery> {
     Feed::start(Arc::new(store(proxy.endpoint())), "/ours/").0
 }
 
@@ -47,7 +47,7 @@ async fn snapshot(events: &mut Receiver<Delivery>) -> Snapshot {
 }
 
 /// Waits until `key` is delivered, by a change or a list.
-async fn until_followed(events: &mut Receiver<Delivery>, key: &str) {
+async fn wait_for_key(events: &mut Receiver<Delivery>, key: &str) {
     loop {
         let is_there = match next(events).await {
             FeedEvent::Snapshot(snapshot) => snapshot.entries.iter().any(|entry| entry.key == key),
@@ -65,7 +65,7 @@ async fn idle_watch_through_proxy_is_no_outage() {
     let etcd = Etcd::start().await.unwrap();
     let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
-    let mut events = follow(&proxy);
+    let mut events = start_feed(&proxy);
     assert_eq!(snapshot(&mut events).await.entries.len(), 1);
     sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
@@ -74,37 +74,37 @@ async fn idle_watch_through_proxy_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_compacted_while_prefix_is_quiet_is_followed_on() {
+async fn watch_through_proxy_survives_compaction_of_quiet_prefix() {
     let etcd = Etcd::start().await.unwrap();
     let proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
-    let mut events = follow(&proxy);
+    let mut events = start_feed(&proxy);
     snapshot(&mut events).await;
     // Then the watch has begun at the proxy too.
     put(&etcd, "/ours/begun").await;
-    until_followed(&mut events, "/ours/begun").await;
+    wait_for_key(&mut events, "/ours/begun").await;
     compact(&etcd).await;
     sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
-    until_followed(&mut events, "/ours/b").await;
+    wait_for_key(&mut events, "/ours/b").await;
     put(&etcd, "/ours/c").await;
-    until_followed(&mut events, "/ours/c").await;
+    wait_for_key(&mut events, "/ours/c").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proxy_restarted_across_compaction_is_followed_on() {
+async fn watch_through_proxy_survives_restart_across_compaction() {
     let etcd = Etcd::start().await.unwrap();
     let mut proxy = GrpcProxy::start(&etcd.endpoint()).await.unwrap();
     put(&etcd, "/ours/a").await;
-    let mut events = follow(&proxy);
+    let mut events = start_feed(&proxy);
     snapshot(&mut events).await;
     proxy.kill().await.unwrap();
     put(&etcd, "/ours/b").await;
     compact(&etcd).await;
     proxy.start_again().await.unwrap();
-    until_followed(&mut events, "/ours/b").await;
+    wait_for_key(&mut events, "/ours/b").await;
     put(&etcd, "/ours/c").await;
-    until_followed(&mut events, "/ours/c").await;
+    wait_for_key(&mut events, "/ours/c").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,12 +116,12 @@ async fn proxy_before_restored_etcd_is_listed_again() {
     for key in ["/ours/b", "/ours/c", "/ours/d"] {
         put(&etcd, key).await;
     }
-    let mut events = follow(&proxy);
+    let mut events = start_feed(&proxy);
     assert_eq!(snapshot(&mut events).await.entries.len(), 4);
     etcd.kill().await.unwrap();
     etcd.start_restored(&backup).await.unwrap();
     let listed = snapshot(&mut events).await;
     assert_eq!(listed.entries.len(), 1, "{listed:?}");
     put(&etcd, "/ours/e").await;
-    until_followed(&mut events, "/ours/e").await;
+    wait_for_key(&mut events, "/ours/e").await;
 }

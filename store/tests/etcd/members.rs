@@ -70,7 +70,7 @@ impl Scenario {
                     println!("noticed after {:?}: {reason}", start.elapsed());
                     self.outages.push(reason);
                 }
-                FeedEvent::Up => println!("followed again after {:?}", start.elapsed()),
+                FeedEvent::Up => println!("watched again after {:?}", start.elapsed()),
                 other => panic!("nothing was compacted, so there is nothing to list or report: {other:?}"),
             }
         }

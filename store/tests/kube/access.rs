@@ -10,7 +10,7 @@ async fn tls_and_token_list_and_watch_everything() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     server.require_token("secret").unwrap();
     server.put(service("web", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
     server.delete("services", "default", "web");
     assert_eq!(change(&mut events).await, Change::Delete { key: key("web") });
@@ -61,7 +61,7 @@ async fn overloaded_server_is_asked_again() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     server.fail_next(2, 429);
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert!(matches!(next(&mut events).await, FeedEvent::Down { reason } if reason.contains("429")));
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
 }
@@ -72,7 +72,7 @@ async fn kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
     let path = server.kubeconfig().unwrap();
     let later = path.with_extension("later");
     let url = format!("kube:{}", later.display()).parse().unwrap();
-    let mut events = follow(contiv_store::open(&url, EtcdAccess::default()).await.unwrap());
+    let mut events = start_feed(contiv_store::open(&url, EtcdAccess::default()).await.unwrap());
     let FeedEvent::Down { reason } = next(&mut events).await else { panic!("expected an outage") };
     assert!(reason.contains(&later.display().to_string()), "{reason}");
     fs::rename(path, later).unwrap();
@@ -103,14 +103,14 @@ async fn context_that_kubeconfig_does_not_have_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_disconnected_is_followed_again_when_reachable() {
+async fn server_disconnected_is_watched_again_when_reachable() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     let mut wire = Proxy::start(&server.endpoint()).await.unwrap();
     let address = KubeAddress {
         kubeconfig: Some(server.kubeconfig_for(&wire.endpoint()).unwrap()),
         ..KubeAddress::default()
     };
-    let mut events = follow(Arc::new(KubeStore::new(address, &Scope::cluster())));
+    let mut events = start_feed(Arc::new(KubeStore::new(address, &Scope::cluster())));
     snapshot(&mut events).await;
     wire.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));

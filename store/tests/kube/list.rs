@@ -131,7 +131,7 @@ async fn agent_leaves_out_what_is_headless_or_for_another_proxy() {
     server.put(labelled("none", json!({ "service.kubernetes.io/headless": "" }))).unwrap();
     for (proxy_name, expected) in [("", "web"), ("contiv", "ours")] {
         let scope = Scope::node("n1", proxy_name, &KubeAddress::default());
-        let mut events = follow(Arc::new(with_scope(&server, &scope)));
+        let mut events = start_feed(Arc::new(with_scope(&server, &scope)));
         assert_eq!(keys(&snapshot(&mut events).await), [key(expected)], "{proxy_name}");
         // One that is given to another proxy is gone for this one, and that is no other history.
         server.put(labelled(expected, json!({ "service.kubernetes.io/service-proxy-name": "y" }))).unwrap();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
-mod follow;
+mod feed;
 mod list;
 mod optional;
 mod outage;
@@ -72,6 +72,6 @@ fn keys(snapshot: &Snapshot) -> Vec<&str> {
     snapshot.entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-fn follow(store: Arc<dyn Store>) -> Receiver<Delivery> {
+fn start_feed(store: Arc<dyn Store>) -> Receiver<Delivery> {
     Feed::start(store, ROOT).0
 }

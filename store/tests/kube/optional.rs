@@ -27,7 +27,7 @@ fn workload_key(name: &str) -> String {
 async fn server_without_the_crd_is_watched_without_outage() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
     server.put(service("db", "None")).unwrap();
     assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == key("db")));
@@ -40,7 +40,7 @@ async fn external_workloads_are_listed_and_watched() {
     for store in
         [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", "", &KubeAddress::default())))]
     {
-        let mut events = follow(store);
+        let mut events = start_feed(store);
         let listed = snapshot(&mut events).await;
         assert_eq!((keys(&listed), &listed.problems[..]), (vec![workload_key("vm-1").as_str()], &[][..]));
         let text = String::from_utf8(listed.entries[0].value.to_vec()).unwrap();
@@ -58,7 +58,7 @@ async fn deleted_crd_removes_its_objects() {
     server.put(service("web", "None")).unwrap();
     server.put(workload("vm-1")).unwrap();
     server.limit_watches(Duration::from_millis(1500));
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(snapshot(&mut events).await.entries.len(), 2);
     server.deny("externalworkloads", Some(404));
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);

@@ -6,7 +6,7 @@ use super::*;
 async fn outage_with_a_new_cause_is_reported_again() {
     let server = ApiServer::start().unwrap();
     server.require_token("first").unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.cut();
     let mut reason = down(&mut events).await;
@@ -24,7 +24,7 @@ async fn outage_with_a_new_cause_is_reported_again() {
 async fn expired_version_after_an_outage_is_answered_by_a_list() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.cut();
     down(&mut events).await;

@@ -29,7 +29,7 @@ async fn restored_server_at_lower_version_is_listed_again() {
     for name in ["b", "c", "d"] {
         server.put(service(name, "None")).unwrap();
     }
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await).len(), 4);
     server.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
@@ -49,7 +49,7 @@ async fn restored_server_written_past_version_is_listed_again() {
     server.put(service("a", "None")).unwrap();
     let backup = server.back_up();
     server.put(service("b", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("a"), key("b")]);
     server.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
@@ -70,7 +70,7 @@ async fn restored_server_with_deleted_object_back_is_listed_again() {
         server.put(service(name, "None")).unwrap();
     }
     let backup = server.back_up();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.delete("services", "default", "a");
     assert_eq!(change(&mut events).await, Change::Delete { key: key("a") });
@@ -93,7 +93,7 @@ async fn restored_server_is_noticed_when_the_watch_is_renewed() {
     server.put(service("a", "None")).unwrap();
     let backup = server.back_up();
     server.put(service("b", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("a"), key("b")]);
     server.restore(backup);
     let (before, listed) = until_listed(&mut events).await;
@@ -107,7 +107,7 @@ async fn server_with_same_history_is_not_listed_again() {
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();
     }
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.delete("services", "default", "a");
     change(&mut events).await;

@@ -13,7 +13,7 @@ const SERVICES: usize = 1000;
 const ENDPOINTS: usize = 4;
 const NODE: &str = "node-7";
 /// The bytes of an agent's start for each byte of kube-proxy's: JSON instead of protobuf, both compressed.
-const LARGEST_RATIO: f64 = 1.5;
+const MAX_RATIO: f64 = 1.5;
 
 /// The objects of a cluster, with the fields that a real API server gives them; some are of no concern to a node's proxy.
 fn fill(server: &ApiServer) {
@@ -176,7 +176,7 @@ async fn start_costs_are_at_most_one_and_a_half_of_kube_proxys() {
     println!("{} requests, {agents} bytes; kube-proxy's lists: {}, {proxys} bytes", requests.0, requests.1);
     #[expect(clippy::cast_precision_loss, reason = "a ratio of some megabytes")]
     let ratio = agents as f64 / proxys as f64;
-    assert!(ratio <= LARGEST_RATIO, "{agents} bytes are {ratio:.2} of kube-proxy's {proxys}");
+    assert!(ratio <= MAX_RATIO, "{agents} bytes are {ratio:.2} of kube-proxy's {proxys}");
     assert!(ratio > 0.5, "kube-proxy's {proxys} bytes were not compressed: {agents}");
 }
 

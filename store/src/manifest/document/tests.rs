@@ -72,7 +72,7 @@ fn json_is_read_with_its_tabs_and_escapes() {
 }
 
 #[test]
-fn anchors_and_merge_keys_are_followed() {
+fn anchors_and_merge_keys_are_resolved() {
     assert_eq!(
         value("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}\n"),
         json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}})

@@ -44,7 +44,7 @@ async fn revisions_are_those_of_etcd() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_delivers_exactly_what_follows_its_revision() {
+async fn watch_delivers_exactly_the_changes_after_its_revision() {
     let store = MemoryStore::new();
     put(&store, "/a/1", "x").await;
     put(&store, "/b/1", "x").await;

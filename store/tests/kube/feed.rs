@@ -17,7 +17,7 @@ fn put_key(change: &Change) -> &str {
 async fn changes_are_delivered_in_order() {
     let server = ApiServer::start().unwrap();
     server.put(service("old", "10.96.0.1")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("old")]);
     server.put(service("web", "10.96.0.2")).unwrap();
     let Change::Put(made) = change(&mut events).await else { panic!("expected a put") };
@@ -33,7 +33,7 @@ async fn changes_are_delivered_in_order() {
 async fn cut_connection_loses_no_change_and_needs_no_list() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.cut();
     let reason = down(&mut events).await;
@@ -57,7 +57,7 @@ async fn object_gone_while_the_history_was_lost_is_missing_in_the_next_list() {
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();
     }
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.cut();
     down(&mut events).await;
@@ -77,7 +77,7 @@ async fn watch_ending_in_time_resumes_without_an_outage() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.take_requests();
     let mut requests = Vec::new();
@@ -133,7 +133,7 @@ async fn bookmarks_carry_a_quiet_type_over_compaction() {
     let server = ApiServer::start().unwrap();
     server.set_bookmark_interval(Duration::from_millis(10));
     server.put(service("a", "None")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     // Only pods change. All other types learn the newest version by bookmarks.
     let newest = server.put(pod("p")).unwrap();
@@ -157,7 +157,7 @@ async fn bookmarks_carry_a_quiet_type_over_compaction() {
 async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.put(service("web", "10.96.0.999")).unwrap();
     let Change::Put(entry) = change(&mut events).await else { panic!("it is there") };
@@ -177,14 +177,14 @@ async fn endpoints_that_turn_out_to_elect_leader_are_deleted() {
             "metadata": { "name": "lock", "namespace": "default", "annotations": annotations } })
     };
     server.put(endpoints(json!({}))).unwrap();
-    let mut events = follow(open(&server).await);
+    let mut events = start_feed(open(&server).await);
     assert_eq!(snapshot(&mut events).await.entries.len(), 1);
     server.put(endpoints(json!({ "control-plane.alpha.kubernetes.io/leader": "{}" }))).unwrap();
     assert!(matches!(change(&mut events).await, Change::Delete { key } if key.contains("/lock/")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn follower_of_one_type_watches_no_other() {
+async fn feed_of_one_type_watches_no_other() {
     let server = ApiServer::start().unwrap();
     let (mut events, _handle) = Feed::start(open(&server).await, Key::prefix(Kind::Service));
     snapshot(&mut events).await;
