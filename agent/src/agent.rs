@@ -123,7 +123,7 @@ async fn run_until_stopped(
     }
     // It ends with the node.
     tokio::spawn(health_checks.run());
-    tokio::spawn(local_addresses::follow(address_watch, local, requests.clone()));
+    tokio::spawn(local_addresses::report_changes(address_watch, local, requests.clone()));
     #[cfg(feature = "otlp")]
     crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
@@ -131,7 +131,7 @@ async fn run_until_stopped(
     if let Some(manager) = manager.clone() {
         let (requests, readiness) = (requests.clone(), readiness_of_node(requests.clone()));
         // It ends with the node.
-        tokio::spawn(manager.follow(move || node_status(requests.clone()), readiness, reloaded));
+        tokio::spawn(manager.run(move || node_status(requests.clone()), readiness, reloaded));
     }
     let result = tokio::select! {
         ended = &mut node => ended_early(ended),

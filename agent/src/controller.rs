@@ -63,9 +63,9 @@ async fn run_until_stopped(
     if let Some(service_manager) = service_manager.clone() {
         let progress = manager.progress().with("the election", election.liveness());
         let (observer, reports) = (observer.clone(), reports.clone());
-        let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
+        let query = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
         // Nothing waits for controllers.
-        tokio::spawn(service_manager.follow(look, pending(), reports_end));
+        tokio::spawn(service_manager.run(query, pending(), reports_end));
     }
     let api = ControllerApi::new(config, observer, reports, metrics, log_level);
     let (stop, http_stop) = (CancellationToken::new(), CancellationToken::new());

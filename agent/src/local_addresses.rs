@@ -27,7 +27,7 @@ impl Local {
     }
 }
 
-/// The state at the start, so that the first snapshot has it already, and the watch that follows it.
+/// The state at the start, so that the first snapshot has it already, and the watch of later changes.
 ///
 /// Without it the agent still works with the addresses of the Node object and of the configuration.
 pub(crate) async fn open() -> (Local, Option<LocalAddresses>) {
@@ -40,8 +40,12 @@ pub(crate) async fn open() -> (Local, Option<LocalAddresses>) {
     }
 }
 
-/// Reports what differs from `known` until the node is gone.
-pub(crate) async fn follow(mut watch: Option<LocalAddresses>, mut known: Local, requests: Sender<Request>) {
+/// Reports differences from `known` until the node core has ended.
+pub(crate) async fn report_changes(
+    mut watch: Option<LocalAddresses>,
+    mut known: Local,
+    requests: Sender<Request>,
+) {
     loop {
         let changed = if let Some(watch) = &mut watch {
             watch.changed().await.map(|()| Local::of(watch))
@@ -64,7 +68,7 @@ pub(crate) async fn follow(mut watch: Option<LocalAddresses>, mut known: Local, 
     }
 }
 
-/// None if the node is gone.
+/// None if the node core has ended.
 async fn report(known: &Local, local: &Local, requests: &Sender<Request>) -> Option<()> {
     if known.addresses != local.addresses {
         requests.send(Request::Input(Input::LocalAddresses(local.addresses.clone()))).await.ok()?;
@@ -81,5 +85,5 @@ async fn reopen(watch: &mut Option<LocalAddresses>) -> Result<Local, LocalAddres
 }
 
 fn warn_of(error: &LocalAddressesError) {
-    warn!(%error, "the addresses of this node's interfaces are not followed; trying again");
+    warn!(%error, "failed to watch the addresses of this node's interfaces; trying again");
 }

@@ -104,11 +104,11 @@ impl ServiceManager {
         (self.send)(&[NotifyState::Watchdog]);
     }
 
-    /// Sends the result of every query until `look` returns none. When `readiness` completes it queries immediately: other
+    /// Sends the result of every query until `query` returns none. When `readiness` completes it queries immediately: other
     /// units wait for that. Each message through `reloads` is a requested reload; when the channel closes, this ends.
-    pub(crate) async fn follow<L>(
+    pub(crate) async fn run<L>(
         self,
-        mut look: impl FnMut() -> L,
+        mut query: impl FnMut() -> L,
         readiness: impl Future<Output = ()>,
         mut reloads: mpsc::Receiver<()>,
     ) where
@@ -137,8 +137,8 @@ impl ServiceManager {
                     continue;
                 }
             }
-            match look().await {
-                Some(look) => self.notify(&mut notified, look),
+            match query().await {
+                Some(status) => self.notify(&mut notified, status),
                 None => return,
             }
         }
@@ -151,17 +151,17 @@ impl ServiceManager {
         }
     }
 
-    fn notify(&self, notified: &mut NotifiedState, look: ProcessStatus) {
-        if look.alive {
+    fn notify(&self, notified: &mut NotifiedState, process: ProcessStatus) {
+        if process.alive {
             self.watchdog();
         }
-        if notified.status != look.status && self.status(&look.status) {
-            notified.status = look.status;
+        if notified.status != process.status && self.status(&process.status) {
+            notified.status = process.status;
         }
         self.notify_reload(notified);
         let is_reloaded =
-            notified.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || look.at_rest);
-        if look.alive && ((look.ready && !notified.ready) || is_reloaded) && self.ready() {
+            notified.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || process.at_rest);
+        if process.alive && ((process.ready && !notified.ready) || is_reloaded) && self.ready() {
             notified.ready = true;
             notified.reload_since = None;
         }

@@ -23,7 +23,7 @@ const COUNTING_RENDERER: &str = "nftables";
 
 /// Print the state of the running agent, on one screen
 ///
-/// Exit codes: 0 it is healthy; 1 it does not answer, or needs attention: it is not ready, the store cannot be followed, a
+/// Exit codes: 0 it is healthy; 1 it does not answer, or needs attention: it is not ready, the store cannot be watched, a
 /// renderer fails, objects are in quarantine, two services ask for one address, or deletions are held; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Status {

@@ -183,7 +183,7 @@ pub(super) struct StatusView {
     pub(super) quarantined: usize,
 }
 
-/// Since when the store cannot be followed.
+/// Since when the store cannot be watched.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StoreDownView {
     pub(super) since: Timestamp,
@@ -262,8 +262,9 @@ pub(super) struct QuarantinedView {
     #[serde(default)]
     pub(super) field: Option<String>,
     pub(super) reason: String,
-    #[serde(default)]
-    pub(super) in_force: Option<String>,
+    /// What is used meanwhile: `last good`, `nothing` or `the rest`. Agents of earlier versions say `in_force`.
+    #[serde(default, alias = "in_force")]
+    pub(super) active_state: Option<String>,
 }
 
 /// New connections by service.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{ConfigError, ControllerName, Settings, controller_name::list, etcd, host_name::host_name, text};
 use crate::logging::LogFormat;
 
-/// The etcd key of the lease of all controllers of a cluster. Outside of the prefix that agents follow.
+/// The etcd key of the lease of all controllers of a cluster. Outside of the prefix that agents watch.
 pub const ELECTION_KEY: &str = "/contiv/controller/election";
 
 /// The configuration of `contiv controller`. The comments are the help texts of the flags.

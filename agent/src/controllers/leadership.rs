@@ -18,16 +18,16 @@ pub struct Leadership {
     pub holder: Option<String>,
     /// Whether the store was reached at least once.
     pub is_known: bool,
-    /// Why the store cannot be followed at the moment, if it cannot.
+    /// Why the store cannot be watched at the moment, if it cannot.
     pub store_down: Option<String>,
 }
 
-/// Follows the election, in its own task, which ends with its last clone.
+/// Watches the election in its own task, which ends when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Observer {
     lease: Lease,
     holder: Cache<String>,
-    _following: Arc<AbortOnDropHandle<()>>,
+    _task: Arc<AbortOnDropHandle<()>>,
 }
 
 impl Observer {
@@ -40,8 +40,8 @@ impl Observer {
             Ok::<_, std::str::Utf8Error>(identity.to_owned())
         });
         let (mut reflector, holder) = Reflector::start(store, &elections, Vec::new());
-        let following = tokio::spawn(async move { while reflector.next().await.is_some() {} });
-        Self { lease, holder, _following: Arc::new(AbortOnDropHandle::new(following)) }
+        let task = tokio::spawn(async move { while reflector.next().await.is_some() {} });
+        Self { lease, holder, _task: Arc::new(AbortOnDropHandle::new(task)) }
     }
 
     pub(crate) fn leadership(&self) -> Leadership {

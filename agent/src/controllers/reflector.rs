@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Report, Wiring};
 use crate::config::{ControllerName, controller::ControllerConfig};
 
-/// Adds the reflector. It follows Kubernetes also while this instance is not active.
+/// Adds the reflector. It watches Kubernetes also while this instance is not active.
 pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
     let address = address(wiring.config);
     let source = address.to_string();

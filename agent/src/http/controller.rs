@@ -35,7 +35,7 @@ pub const CONTROLLER_ENDPOINTS: [(&str, &str, &str); 7] = [
     (
         "GET",
         "/readiness",
-        "200 while the store is followed, on the active instance once every controller has read what it needs",
+        "200 while the store is watched; on the active instance, once every controller has read the types it needs",
     ),
     ("GET", "/metrics", "Prometheus metrics"),
     ("GET", "/status", "which instance is active, and how the controllers of this one are"),
@@ -127,7 +127,7 @@ async fn readiness(State(api): State<ControllerApi>) -> Result<Json<Value>, ApiE
         return Err(ApiError::NotReady("the store has not been read yet"));
     }
     if leadership.store_down.is_some() {
-        return Err(ApiError::NotReady("the store cannot be followed at the moment; see /status"));
+        return Err(ApiError::NotReady("the store cannot be watched at the moment; see /status"));
     }
     let has_synced = |report: &Report| report.has_synced;
     if leadership.leads && !api.reports().values().all(has_synced) {

@@ -45,7 +45,7 @@ impl SizeMetrics {
             ),
             ("store_revision", "The newest revision of the store that was handled", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
-            ("store_up", "1 when the store is followed", &sizes.store_up),
+            ("store_up", "1 while the store is watched", &sizes.store_up),
             ("from_mirror", "1 while the state in use was saved before the start", &sizes.from_mirror),
             ("mirror_revision", "The newest revision that is saved on disk", &sizes.mirror_revision),
         ];

@@ -41,12 +41,12 @@ pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow
     }
     let exporter = collector::exporter(config).context("--otlp-endpoint")?;
     info!(otlp = config.otlp_endpoint, "traces of changes");
-    tokio::spawn(Follower::new(exporter, requests.clone()).run(INTERVAL));
+    tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(INTERVAL));
     Ok(())
 }
 
-/// Follows the history, and sends new events.
-struct Follower {
+/// Polls the history, and sends new events as traces.
+struct HistoryExporter {
     exporter: SpanExporter,
     requests: mpsc::Sender<Request>,
     ids: RandomIdGenerator,
@@ -55,7 +55,7 @@ struct Follower {
     is_failing: bool,
 }
 
-impl Follower {
+impl HistoryExporter {
     fn new(exporter: SpanExporter, requests: mpsc::Sender<Request>) -> Self {
         Self { exporter, requests, ids: RandomIdGenerator::default(), next: 1, is_failing: false }
     }

@@ -17,7 +17,7 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     }
     if let Some(down) = &status.store_down {
         let meanwhile = if status.ready { "; its last known content is in use" } else { "" };
-        return format!("the store cannot be followed: {}{meanwhile}", one_line(&down.reason));
+        return format!("the store cannot be watched: {}{meanwhile}", one_line(&down.reason));
     }
     if status.held_deletions.is_some() {
         return "deletions are held, as they are too many at once; see /status".to_owned();
@@ -40,7 +40,7 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
 /// synced.
 pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     if let Some(reason) = &leadership.store_down {
-        return format!("the store cannot be followed: {}", one_line(reason));
+        return format!("the store cannot be watched: {}", one_line(reason));
     }
     if !leadership.is_known {
         return "reading the store".to_owned();

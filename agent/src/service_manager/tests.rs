@@ -56,11 +56,11 @@ fn recorded_without_room_for(
 async fn message_without_room_is_sent_at_the_next_tick() {
     let (manager, mut notified) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
     let (reloads, reloaded) = mpsc::channel(1);
-    let look = || {
-        let look = ProcessStatus { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
-        std::future::ready(Some(look))
+    let query = || {
+        let status = ProcessStatus { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
+        std::future::ready(Some(status))
     };
-    tokio::spawn(manager.follow(look, std::future::pending(), reloaded));
+    tokio::spawn(manager.run(query, std::future::pending(), reloaded));
     let started = messages_until(&mut notified, "READY").await;
     assert_eq!(started, ["WATCHDOG", "WATCHDOG", "at work", "READY"]);
     reloads.send(()).await.unwrap();
@@ -82,13 +82,13 @@ async fn messages_until(notified: &mut UnboundedReceiver<String>, wanted: &str) 
     }
 }
 
-fn follow(
+fn run_manager(
     manager: ServiceManager,
     requests: mpsc::Sender<Request>,
     reloads: mpsc::Receiver<()>,
 ) -> impl Future<Output = ()> {
     let readiness = readiness_of_node(requests.clone());
-    manager.follow(move || node_status(requests.clone()), readiness, reloads)
+    manager.run(move || node_status(requests.clone()), readiness, reloads)
 }
 
 fn web() -> FeedEvent {
@@ -102,7 +102,7 @@ async fn ready_is_notified_once_after_every_first_snapshot() {
     let harness = Harness::start(vec![spec], vec![]);
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
+    tokio::spawn(run_manager(manager, harness.requests.clone(), reloaded));
     let before = messages_until(&mut notified, "reading the store dir:/test").await;
     harness.say(web()).await;
     let applying = messages_until(&mut notified, "applying the first snapshot: slow").await;
@@ -120,15 +120,15 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
     let is_ready = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let look = {
+    let query = {
         let is_ready = Arc::clone(&is_ready);
         move || {
             let ready = is_ready.load(std::sync::atomic::Ordering::Relaxed);
-            let look = ProcessStatus { alive: true, ready, at_rest: true, status: "at work".to_owned() };
-            std::future::ready(Some(look))
+            let status = ProcessStatus { alive: true, ready, at_rest: true, status: "at work".to_owned() };
+            std::future::ready(Some(status))
         }
     };
-    tokio::spawn(manager.follow(look, readiness_of_node(requests), reloaded));
+    tokio::spawn(manager.run(query, readiness_of_node(requests), reloaded));
     messages_until(&mut notified, "at work").await;
     let Some(Request::AwaitReady(reply)) = asked.recv().await else { panic!() };
     let start = Instant::now();
@@ -144,7 +144,7 @@ async fn reload_is_over_when_every_renderer_has_everything_again() {
     let harness = Harness::start(vec![spec], vec![web()]);
     let (manager, mut notified) = recorded();
     let (reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(follow(manager, harness.requests.clone(), reloaded));
+    tokio::spawn(run_manager(manager, harness.requests.clone(), reloaded));
     messages_until(&mut notified, "READY").await;
     renderer.set(Mode::Fail);
     harness.requests.send(Request::Input(Input::Resync { cause: "SIGHUP" })).await.unwrap();
@@ -162,7 +162,7 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     let (requests, _taken) = mpsc::channel(1);
     let (manager, mut notified) = recorded();
     let (_reloads, reloaded) = mpsc::channel(1);
-    tokio::spawn(follow(manager, requests, reloaded));
+    tokio::spawn(run_manager(manager, requests, reloaded));
     let all = messages_until(&mut notified, "the node does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "no further message");
@@ -193,10 +193,10 @@ impl Instance {
         let report = move || Report { has_synced, details: json!({}) };
         reports.insert(ControllerName::Connector, Arc::new(report));
         let progress = manager.progress().with("the election", election.liveness());
-        let look = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
+        let query = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
         let (service_manager, notified) = recorded();
         let (report_guard, reports_end) = mpsc::channel(1);
-        tokio::spawn(service_manager.follow(look, std::future::pending(), reports_end));
+        tokio::spawn(service_manager.run(query, std::future::pending(), reports_end));
         Self {
             store: client,
             notified,
@@ -247,12 +247,12 @@ async fn controller_that_does_not_answer_does_not_feed_watchdog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_that_cannot_follow_their_store_live_and_say_why() {
+async fn controllers_without_store_stay_alive_and_report_why() {
     let store = MemoryStore::new();
     let mut instance = Instance::start(&store, "one", true);
     instance.run();
     messages_until(&mut instance.notified, "READY").await;
     instance.store.cut();
-    while !instance.notified.recv().await.unwrap().starts_with("the store cannot be followed: ") {}
+    while !instance.notified.recv().await.unwrap().starts_with("the store cannot be watched: ") {}
     messages_until(&mut instance.notified, "WATCHDOG").await;
 }

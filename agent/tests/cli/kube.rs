@@ -10,7 +10,7 @@ use crate::{
     contiv::{run, text},
 };
 
-/// An agent that follows this server, and keeps its state below the folder.
+/// An agent that watches this server, and keeps its state below the folder.
 fn start(server: &ApiServer, folder: &Path) -> Agent {
     let (store, state) = (server.url().unwrap(), folder.join("state"));
     fs::create_dir(&state).unwrap();

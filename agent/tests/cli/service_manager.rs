@@ -77,7 +77,7 @@ fn agent_with_unreadable_store_is_alive_but_not_ready() {
     // Nothing listens at this address.
     let (socket, _agent) = start(folder.path(), Some("etcd://127.0.0.1:1"));
     let mut messages = until(&socket, "WATCHDOG=1");
-    messages.extend(until(&socket, "STATUS=the store cannot be followed"));
+    messages.extend(until(&socket, "STATUS=the store cannot be watched"));
     messages.extend(until(&socket, "WATCHDOG=1"));
     assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
 }
@@ -251,7 +251,7 @@ fn controllers_without_store_are_alive_but_not_ready() {
     // Nothing listens at this address.
     let (socket, _one) = start_controllers(folder.path(), "etcd://127.0.0.1:1", "one");
     let mut messages = until(&socket, "WATCHDOG=1");
-    messages.extend(until(&socket, "STATUS=the store cannot be followed"));
+    messages.extend(until(&socket, "STATUS=the store cannot be watched"));
     messages.extend(until(&socket, "WATCHDOG=1"));
     assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
 }

@@ -1,12 +1,12 @@
 //! `contiv get`
 
 mod columns;
-mod follow;
 mod print;
+mod watch;
 
 use clap::Args;
 
-use self::{follow::follow, print::Printer};
+use self::{print::Printer, watch::watch};
 use super::{
     Outcome, Terminal,
     listing::Output,
@@ -54,7 +54,7 @@ impl Get {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let wanted = self.resources.requests()?;
         if self.watch {
-            return follow(&self.store, self.printer(), self.output_watch_events, &wanted, terminal);
+            return watch(&self.store, self.printer(), self.output_watch_events, &wanted, terminal);
         }
         let mut found = self.store.run(async |store| {
             let mut found = Vec::new();

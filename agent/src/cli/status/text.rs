@@ -104,9 +104,7 @@ fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
         None if status.from_mirror => {
             (format!("{url}not read yet; what was saved is in use"), TextStyle::Warning)
         }
-        None if status.synced => {
-            (format!("{url}followed, at revision {}", status.revision), TextStyle::Plain)
-        }
+        None if status.synced => (format!("{url}in sync at revision {}", status.revision), TextStyle::Plain),
         None => (format!("{url}not read yet"), TextStyle::Warning),
     }
 }
@@ -194,15 +192,15 @@ fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
 
 /// The object and its problem; and below it, where to correct it and which state is used meanwhile.
 fn quarantined(entry: &QuarantinedView) -> Vec<String> {
-    let QuarantinedView { source, object, field, reason, in_force } = entry;
+    let QuarantinedView { source, object, field, reason, active_state } = entry;
     let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
-    let what = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
-    let meanwhile = match in_force.as_deref() {
+    let problem = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+    let meanwhile = match active_state.as_deref() {
         Some("last good") => "; its last good state is in use",
         Some("nothing") => "; nothing of it is in use",
         _ => "",
     };
-    vec![format!("quarantine: {what}"), format!("  in {source}{meanwhile}")]
+    vec![format!("quarantine: {problem}"), format!("  in {source}{meanwhile}")]
 }
 
 fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mut String) {

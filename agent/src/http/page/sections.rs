@@ -26,7 +26,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     let store = match &status.store_down {
         Some(down) => toned(&format!("down since {}: {}", down.since, down.reason), "bad"),
         None if status.from_mirror => toned("not read yet; what was saved is in use", "warn"),
-        None if status.synced => toned(&format!("followed, at revision {}", status.revision), "good"),
+        None if status.synced => toned(&format!("in sync at revision {}", status.revision), "good"),
         None => toned("not read yet", "warn"),
     };
     let ready = if status.ready { toned("ready", "good") } else { toned("not ready", "bad") };

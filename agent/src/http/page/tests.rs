@@ -13,7 +13,7 @@ async fn page_shows_the_state_without_script() {
     for part in [
         "contiv on n1",
         "dir:/test",
-        "followed, at revision 8",
+        "in sync at revision 8",
         "default/web",
         "10.1.0.1:8080",
         "<td>5</td>",

@@ -44,8 +44,8 @@ struct KnownObjects<'a> {
     objects: BTreeMap<Key, Object>,
 }
 
-/// Prints until it is stopped.
-pub(super) fn follow(
+/// Prints the list and then each change until it is stopped.
+pub(super) fn watch(
     store: &StoreArgument,
     printer: Printer<'_>,
     shows_event_type: bool,
@@ -53,7 +53,7 @@ pub(super) fn follow(
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
     let [wanted] = wanted else {
-        return Err(UsageError("--watch follows one kind; start one for each".to_owned()).into());
+        return Err(UsageError("--watch takes one kind; start one command for each".to_owned()).into());
     };
     store.run(async |store| {
         let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
@@ -87,12 +87,12 @@ pub(super) fn follow(
                 FeedEvent::Replaced { reason } => {
                     writeln!(terminal.err, "note: the store has other data than before: {reason}")?;
                 }
-                FeedEvent::Up => writeln!(terminal.err, "note: the store is followed again")?,
+                FeedEvent::Up => writeln!(terminal.err, "note: the store is watched again")?,
                 // Lists come as a whole.
                 FeedEvent::List(_) => {}
             }
         }
-        bail!("the store is not followed any more; this is a bug")
+        bail!("the watch of the store has ended; this is a bug")
     })
 }
 
