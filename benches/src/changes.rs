@@ -20,7 +20,7 @@ pub use common::SECTION;
 use common::Times;
 
 /// At this size the times themselves have limits.
-const LARGEST: usize = 100_000;
+const MAX_SERVICES: usize = 100_000;
 
 /// Measures at one size. At the largest it also makes 1,000 changes of all kinds a second, for this long.
 ///
@@ -29,7 +29,8 @@ const LARGEST: usize = 100_000;
 pub fn measure(lab: &Lab, services: usize, mixed: Duration) -> Result<Vec<Figure>> {
     let workload = Workload { services, backends: 4 };
     let kernel = kernel::measure(lab, workload)?;
-    let (end_to_end, mixed) = end_to_end::measure(lab, workload, (services == LARGEST).then_some(mixed))?;
+    let (end_to_end, mixed) =
+        end_to_end::measure(lab, workload, (services == MAX_SERVICES).then_some(mixed))?;
     let kernel = figures("kernel", &kernel, workload, [None, Some(100e-6)]);
     let end_to_end = figures("end to end", &end_to_end, workload, [Some(150e-6), Some(3e-3)]);
     Ok([kernel, end_to_end, mixed].concat())
@@ -44,7 +45,7 @@ fn figures(part: &str, times: &Times, workload: Workload, limits: [Option<f64>; 
             .map(|(percent, limit)| {
                 let figure =
                     Figure::new(SECTION, name(*kind, part, percent), size, samples.percentile(percent));
-                let limit = limit.filter(|_| workload.services == LARGEST);
+                let limit = limit.filter(|_| workload.services == MAX_SERVICES);
                 limit
                     .into_iter()
                     .fold(figure, |figure, limit| figure.wanting(Limit::AtMost(Quantity::Seconds(limit))))
@@ -100,7 +101,7 @@ mod tests {
         let times = SingleChange::ALL.map(|kind| (kind, Duration::from_micros(5)));
         let sized =
             |services| figures("kernel", &by_kind(&times), Workload { services, backends: 4 }, [None; 2]);
-        let text = matrix(&[sized(100), sized(LARGEST)].concat());
+        let text = matrix(&[sized(100), sized(MAX_SERVICES)].concat());
         let row = text.lines().find(|line| line.starts_with("affinity on")).unwrap();
         assert_eq!(
             row.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! - [`kernel`]: nf_tables and conntrack, by the very netlink messages that the renderer encodes.
-//! - [`store`], [`disk`]: what the agent follows, and what it saves.
+//! - [`store`], [`disk`]: the store that the agent watches, and its state folder.
 //! - [`cluster`]: what clients write, and so which traffic is expected.
 //! - [`faults`]: what goes wrong.
 //! - [`world`]: all of it together, decided by one seed.

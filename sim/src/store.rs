@@ -1,4 +1,4 @@
-//! A model of the store and of the feed that follows it: revisions, a log that is compacted, lists in pages that come late, outages,
+//! A model of the store and of the feed that watches it: revisions, a log that is compacted, lists in pages that come late, outages,
 //! wipes and restores. What it delivers keeps the contract of `contiv_store::Feed`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -107,7 +107,7 @@ enum State {
     Watching { revision: i64, epoch: u64 },
 }
 
-/// The model of a feed: follows a store and delivers to the agent.
+/// The model of a feed: watches a store and delivers to the agent.
 #[derive(Debug, Default)]
 pub struct ModelFeed {
     state: State,

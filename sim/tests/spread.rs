@@ -17,10 +17,10 @@ use contiv_sim::kernel::{Fate, ModelKernel, NewConnection};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 const DESTINATION: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 80);
-const MOST_BACKENDS: u8 = 64;
+const MAX_BACKENDS: u8 = 64;
 /// All connections of a test: half of them while the service grows from one backend to all, half while it shrinks again.
 const CONNECTIONS: u32 = 1_000_000;
-const CONNECTIONS_OF_STEP: u32 = CONNECTIONS / (2 * MOST_BACKENDS as u32);
+const CONNECTIONS_OF_STEP: u32 = CONNECTIONS / (2 * MAX_BACKENDS as u32);
 
 /// Backends by number, with their weights.
 type Weights = BTreeMap<u8, u16>;
@@ -143,7 +143,7 @@ enum Step {
 fn grow_and_shrink(balance: Balance, mut check: impl FnMut(&Service, &[u8], Step, &mut StdRng)) {
     let mut random = StdRng::seed_from_u64(64);
     let mut service = Service::new(balance);
-    let mut order: Vec<u8> = (1..=MOST_BACKENDS).collect();
+    let mut order: Vec<u8> = (1..=MAX_BACKENDS).collect();
     order.shuffle(&mut random);
     let mut before = Vec::new();
     for backend in &order {

@@ -26,9 +26,9 @@ struct ReferenceModel {
 }
 
 impl ReferenceModel {
-    fn follow(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         match step {
-            Step::Apply(events) => events.iter().for_each(|event| self.follow_event(event)),
+            Step::Apply(events) => events.iter().for_each(|event| self.apply_event(event)),
             Step::Resync(Resync { objects, undecodable }) => {
                 self.objects.retain(|key, _| undecodable.contains(key));
                 self.objects.extend(objects.iter().map(|object| (object.key(), object.clone())));
@@ -36,7 +36,7 @@ impl ReferenceModel {
         }
     }
 
-    fn follow_event(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Put(object) => drop(self.objects.insert(object.key(), object.clone())),
             Event::Delete(key) => drop(self.objects.remove(key)),
@@ -136,7 +136,7 @@ proptest! {
     fn random_steps_equal_a_resync_of_the_result(steps in steps()) {
         let (mut processor, mut expected) = (mk_processor(), ReferenceModel::default());
         for step in steps {
-            expected.follow(&step);
+            expected.apply(&step);
             take(&mut processor, step);
             prop_assert_eq!(processor.snapshot(), expected.snapshot());
         }
@@ -184,7 +184,7 @@ proptest! {
     ) {
         let mut expected = ReferenceModel::default();
         for step in &steps {
-            expected.follow(step);
+            expected.apply(step);
         }
         let mut events: Vec<_> = expected.events().into_iter().zip(order.into_iter().cycle()).collect();
         events.sort_by_key(|(_, order)| *order);

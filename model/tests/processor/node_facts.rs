@@ -85,7 +85,7 @@ fn node_ports_answer_on_loopback_only_on_demand() {
 }
 
 #[test]
-fn interface_address_is_followed_and_outlives_a_resync() {
+fn interface_address_changes_count_and_survive_a_resync() {
     let all = BTreeSet::from([NodePortAddresses::All]);
     let mut processor = Processor::new(ProcessorConfig { node_port_addresses: all, ..config() });
     processor.apply([Event::LocalAddresses(ips(&["10.0.0.7"]))]);

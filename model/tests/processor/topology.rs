@@ -78,7 +78,7 @@ fn one_ready_endpoint_without_hints_makes_all_hints_meaningless() {
 }
 
 #[test]
-fn hints_for_other_zones_only_are_not_followed() {
+fn hints_only_for_other_zones_are_ignored() {
     let processor = with_endpoints(
         web(),
         &[meant_for(at("10.2.0.1"), &[], &["z2"]), meant_for(at("10.2.0.2"), &[], &["z3"])],

@@ -9,7 +9,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// The largest packet of the lab's links.
-const LARGEST_PACKET: usize = 1500;
+const MAX_PACKET: usize = 1500;
 /// The header length in units of four bytes, in the first byte of an IPv4 packet.
 const V4_HEADER_LENGTH: u8 = 0x0f;
 
@@ -77,7 +77,7 @@ impl RawSocket {
     /// The ICMP error of an earlier packet; and [`ErrorKind::TimedOut`] or [`ErrorKind::WouldBlock`] when none came in time.
     pub fn receive<T>(&self, limit: Duration, read: impl Fn(IpAddr, &[u8]) -> Option<T>) -> io::Result<T> {
         let start = Instant::now();
-        let mut buffer = [0; LARGEST_PACKET];
+        let mut buffer = [0; MAX_PACKET];
         loop {
             let left = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
             self.socket.set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;

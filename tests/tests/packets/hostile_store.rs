@@ -18,9 +18,9 @@ use contiv_tests::{
 
 const LIMIT: Duration = Duration::from_secs(900);
 /// The most memory the agent may use, whatever the store holds. Without hostile content it needs about 30 MiB.
-const MOST_MEBIBYTES: u64 = 400;
+const MAX_MEBIBYTES: u64 = 400;
 /// About 25 at rest, and one for each connection to its debug HTTP, of which there are at most 100.
-const MOST_DESCRIPTORS: u64 = 140;
+const MAX_DESCRIPTORS: u64 = 140;
 /// etcd accepts 1.5 MiB in one request.
 const LARGE_VALUE_BYTES: usize = 1 << 20;
 const WRITERS: usize = 16;
@@ -73,8 +73,8 @@ fn measure(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> 
         work()
     });
     println!("{what}: at most {peak:?}");
-    assert!(peak.mebibytes.into_inner() <= MOST_MEBIBYTES, "too much memory: {what}");
-    assert!(peak.descriptors.into_inner() <= MOST_DESCRIPTORS, "too many descriptors: {what}");
+    assert!(peak.mebibytes.into_inner() <= MAX_MEBIBYTES, "too much memory: {what}");
+    assert!(peak.descriptors.into_inner() <= MAX_DESCRIPTORS, "too many descriptors: {what}");
     outcome
 }
 

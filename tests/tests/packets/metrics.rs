@@ -18,11 +18,11 @@ const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 102
 const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 
 #[test]
-fn scrapes_in_place_of_kube_proxy_follow_a_change() -> Result<()> {
-    isolated("metrics::scrapes_in_place_of_kube_proxy_follow_a_change", follow_a_change)
+fn scrapes_instead_of_kube_proxy_show_a_change() -> Result<()> {
+    isolated("metrics::scrapes_instead_of_kube_proxy_show_a_change", show_a_change)
 }
 
-fn follow_a_change(lab: &Lab) -> Result<()> {
+fn show_a_change(lab: &Lab) -> Result<()> {
     let manifests = Manifests::new(lab)?;
     let web = Service::new("web", 80, &[lab.pod1.host]);
     manifests.put(&web)?;

@@ -26,8 +26,8 @@ fn forget_everything(lab: &Lab) -> Result<()> {
 }
 
 #[test]
-fn agent_without_store_starts_from_the_mirror_and_follows_later() -> Result<()> {
-    let test = "mirror::agent_without_store_starts_from_the_mirror_and_follows_later";
+fn agent_without_store_starts_from_mirror_and_catches_up() -> Result<()> {
+    let test = "mirror::agent_without_store_starts_from_mirror_and_catches_up";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;

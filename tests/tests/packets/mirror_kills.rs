@@ -135,8 +135,8 @@ impl Churn<'_> {
     }
 }
 
-fn wait_until_followed(agent: &Agent<'_>) -> Result<()> {
-    wait_until("the store is followed", SOON, || {
+fn wait_until_synced(agent: &Agent<'_>) -> Result<()> {
+    wait_until("the agent has read the store", SOON, || {
         agent.status().is_ok_and(|status| status["from_mirror"] == false && status["synced"] == true)
     })
     .map(drop)
@@ -173,13 +173,13 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
             if round > 0 {
                 lab.node.exec_with_input(&["nft", "-f", "-"], REDIRECT)?;
             }
-            // Some kills come soon after a list that contains changes.
-            let follow = random.random::<bool>();
+            // In half of the rounds the agent is killed soon after a list that contains changes.
+            let waits_for_sync = random.random::<bool>();
             let pause = Duration::from_millis(random.random_range(0..400));
             churn.is_over.store(false, Ordering::Relaxed);
             let before = thread::scope(|scope| {
                 let threads = [scope.spawn(|| churn.count()), scope.spawn(|| churn.slide())];
-                let killed = if follow { wait_until_followed(&agent) } else { Ok(()) }.and_then(|()| {
+                let killed = if waits_for_sync { wait_until_synced(&agent) } else { Ok(()) }.and_then(|()| {
                     thread::sleep(pause);
                     let before = active(lab)?;
                     thread::sleep(BEHIND);
@@ -210,7 +210,7 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
              {compared} slices compared, in {newer} rounds newer ones than before",
             start.elapsed()
         );
-        // The first rounds may end before the agent has followed the store.
+        // The first rounds may end before the agent has read the store.
         assert!(compared >= u32::from(COUNTERS) * kills / 2, "only {compared} slices were compared");
         assert!(newer >= kills / 4, "only {newer} of {kills} kills came after a change was active");
         assert!(failures.is_empty(), "{} older objects:\n{}", failures.len(), failures.join("\n"));

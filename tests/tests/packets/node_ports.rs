@@ -69,8 +69,8 @@ fn prepare(lab: &Lab) -> Result<(Manifests, Service)> {
 }
 
 #[test]
-fn node_ports_follow_addresses_of_interfaces_without_restart() -> Result<()> {
-    isolated("node_ports::node_ports_follow_addresses_of_interfaces_without_restart", |lab| {
+fn node_ports_use_new_interface_addresses_without_restart() -> Result<()> {
+    isolated("node_ports::node_ports_use_new_interface_addresses_without_restart", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = prepare(lab)?;
         let _agent = start(lab, &state, &["--node-port-addresses=all"])?;

@@ -199,8 +199,8 @@ fn changes_made_while_stopped_apply_before_ready() -> Result<()> {
 }
 
 #[test]
-fn lost_etcd_changes_nothing_and_its_return_is_followed() -> Result<()> {
-    isolated("restart::lost_etcd_changes_nothing_and_its_return_is_followed", |lab| {
+fn lost_etcd_changes_nothing_and_is_watched_again() -> Result<()> {
+    isolated("restart::lost_etcd_changes_nothing_and_is_watched_again", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);

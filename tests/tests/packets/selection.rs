@@ -130,8 +130,8 @@ fn topology_hints_prefer_node_to_zone_and_need_all_backends() -> Result<()> {
 }
 
 #[test]
-fn zone_is_that_of_node_and_followed_or_that_of_configuration() -> Result<()> {
-    isolated("selection::zone_is_that_of_node_and_followed_or_that_of_configuration", |lab| {
+fn zone_is_that_of_the_node_object_or_configured() -> Result<()> {
+    isolated("selection::zone_is_that_of_the_node_object_or_configured", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let zones = CASES[0].manifest(lab, 1);
@@ -141,7 +141,7 @@ fn zone_is_that_of_node_and_followed_or_that_of_configuration() -> Result<()> {
         check(lab, service, &["pod1", "pod2", "pod3"], "in no zone")?;
         put_zone(lab, &state, Some("there"))?;
         let address = service.address(lab, ClusterIp, Family::V6);
-        wait_until("the label of the node is followed", Duration::from_secs(10), || {
+        wait_until("the new zone of the node counts", Duration::from_secs(10), || {
             let by = lab.pod2.distribution(Protocol::Tcp, address, CONNECTIONS);
             by.is_ok_and(|by| !by.contains_key("pod2"))
         })?;

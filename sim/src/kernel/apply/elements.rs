@@ -78,7 +78,7 @@ impl Transaction<'_> {
             None => (found.declaration.has_counter && !is_end).then(Counter::default),
         };
         let declaration = found.declaration.clone();
-        let is_followed = found.bindings.iter().any(|binding| binding.is_map);
+        let is_bound = found.bindings.iter().any(|binding| binding.is_map);
         let (size, is_anonymous) = (found.size, found.is_anonymous());
         let read_key = |attribute| read_plain(attribute, declaration.key_len, data::MAX_LEN);
         let key = read_key(key)?;
@@ -92,7 +92,7 @@ impl Transaction<'_> {
                 Some(read_data(table, value, is_verdict, len, data::MAX_LEN)?)
             }
         };
-        if is_followed && data.as_ref().and_then(Data::chain).is_some() {
+        if is_bound && data.as_ref().and_then(Data::chain).is_some() {
             table.needs_validation();
         }
         let element = Element {

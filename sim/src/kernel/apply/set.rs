@@ -191,13 +191,13 @@ fn declaration(attributes: Attributes<'_>) -> Result<(Declaration, u32, u64)> {
 
 /// `nft_set_desc_concat`
 fn read_fields(list: Attributes<'_>, key_len: u32) -> Result<Vec<u32>> {
-    const MOST: usize = 16;
+    const MAX_FIELDS: usize = 16;
     let mut fields = Vec::new();
     for field in list.iter() {
         if field.kind != LIST_ELEM {
             return refuse(Errno::EINVAL);
         }
-        if fields.len() >= MOST {
+        if fields.len() >= MAX_FIELDS {
             return refuse(Errno::E2BIG);
         }
         match field.nested().u32(set::FIELD_LEN)? {

@@ -20,7 +20,7 @@ use super::run_state::RunState;
 pub(super) const WRITERS: u64 = 16;
 const PERIOD: Duration = Duration::from_millis(1000 / 200 * WRITERS);
 /// The longest delay that a writer makes up for by writing faster.
-const LONGEST_CATCH_UP: Duration = Duration::from_secs(5);
+const MAX_CATCH_UP: Duration = Duration::from_secs(5);
 
 /// The services that change.
 pub(super) const NAMES: [&str; 12] =
@@ -80,7 +80,7 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
             member = random.random_range(0..etcd.count());
         }
         drop(store_writes);
-        due = (due + PERIOD).max(Instant::now().checked_sub(LONGEST_CATCH_UP).unwrap_or(due));
+        due = (due + PERIOD).max(Instant::now().checked_sub(MAX_CATCH_UP).unwrap_or(due));
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     changes

@@ -10,7 +10,7 @@ use contiv_tests::lab::{LabError, Result};
 use rand::{RngExt, rngs::StdRng};
 
 /// The largest number of bits flipped at the same time.
-const MOST_BITS: usize = 16;
+const MAX_BITS: usize = 16;
 
 /// Truncates the file or flips some bits. Returns which.
 pub(super) fn damage(file: &Path, random: &mut StdRng) -> Result<&'static str> {
@@ -21,7 +21,7 @@ pub(super) fn damage(file: &Path, random: &mut StdRng) -> Result<&'static str> {
         content.set_len(random.random_range(0..=length)).map_err(failed)?;
         return Ok("the mirror truncated");
     }
-    for _ in 0..random.random_range(1..=MOST_BITS) {
+    for _ in 0..random.random_range(1..=MAX_BITS) {
         let at = SeekFrom::Start(random.random_range(0..length));
         let mut byte = [0];
         content.seek(at).and_then(|_| content.read_exact(&mut byte)).map_err(failed)?;

@@ -28,8 +28,9 @@ fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// All events that can happen while an agent and an API server run. `agent` reads the API server directly or by the reflector.
-fn follow(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<()> {
+/// Checks that connections reach the current backends across changes and an outage of the API server. `agent` reads the API server directly or
+/// through the reflector.
+fn check_across_outage(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<()> {
     let [web, gone] = [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
     for service in [&web, &gone] {
         agent.wait_until_applied(service)?;
@@ -65,13 +66,13 @@ fn start(lab: &Lab) -> Result<Kubernetes<'_>> {
 }
 
 #[test]
-fn agent_follows_kubernetes_itself_over_an_outage() -> Result<()> {
-    let test = "kubernetes::packets::agent_follows_kubernetes_itself_over_an_outage";
+fn agent_reads_kubernetes_itself_across_an_outage() -> Result<()> {
+    let test = "kubernetes::packets::agent_reads_kubernetes_itself_across_an_outage";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let kubernetes = start(lab)?;
         let agent = Agent::start(lab, &AgentOptions::with_store(kubernetes.url()?))?;
-        follow(lab, &kubernetes, &agent)?;
+        check_across_outage(lab, &kubernetes, &agent)?;
         let requests = kubernetes.server.take_requests();
         let is_needed = |request: &String| {
             ["/services?", "/endpointslices?", "/externalworkloads?"]
@@ -94,7 +95,7 @@ fn reflector_brings_kubernetes_through_etcd_to_the_agent() -> Result<()> {
         let etcd = Etcd::start(lab)?;
         let _controller = start_reflector(lab, &kubernetes, &etcd.url())?;
         let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
-        follow(lab, &kubernetes, &agent)?;
+        check_across_outage(lab, &kubernetes, &agent)?;
         // Removed elements are restored, and tables of others stay.
         let web = Service::new("web", 80, &[lab.pod4.host]);
         etcd.delete(&web)?;

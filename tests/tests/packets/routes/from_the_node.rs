@@ -127,8 +127,8 @@ fn link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
 }
 
 #[test]
-fn node_address_that_changes_is_followed() -> Result<()> {
-    isolated("routes::from_the_node::node_address_that_changes_is_followed", |lab| {
+fn changed_node_address_is_the_new_source() -> Result<()> {
+    isolated("routes::from_the_node::changed_node_address_is_the_new_source", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let _agent = start(lab, &state, &["--node-ips=172.31.0.1,172.31.0.77"])?;
