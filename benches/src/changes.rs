@@ -48,7 +48,7 @@ fn figures(part: &str, times: &Times, workload: Workload, limits: [Option<f64>; 
                 let limit = limit.filter(|_| workload.services == MAX_SERVICES);
                 limit
                     .into_iter()
-                    .fold(figure, |figure, limit| figure.wanting(Limit::AtMost(Quantity::Seconds(limit))))
+                    .fold(figure, |figure, limit| figure.with_limit(Limit::AtMost(Quantity::Seconds(limit))))
             })
             .collect::<Vec<_>>()
     };

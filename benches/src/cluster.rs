@@ -4,8 +4,8 @@ mod change;
 pub(crate) mod churn;
 mod client;
 pub(crate) mod process;
-mod questions;
 mod restart;
+mod scenario;
 
 use std::{fs, thread, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     workload::{Variant, Workload},
 };
 pub(crate) use client::{Client, put, unexpected};
-pub use questions::{Questions, SECTION};
+pub use scenario::{SECTION, Scenario};
 
 /// How often the agent is started; fewer times where a start takes seconds.
 const fn starts(workload: Workload) -> usize {
@@ -40,20 +40,20 @@ const AT_REST: Duration = Duration::from_secs(13);
 ///
 /// # Errors
 /// When an operation fails; slow figures are not errors.
-pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
-    let Questions { workload, section, .. } = questions;
+pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
+    let Scenario { workload, section, .. } = scenario;
     remove_state()?;
     let etcd = Etcd::start(lab)?;
     let store = Client::new()?;
     store.fill(lab, workload)?;
     let options = AgentOptions::with_store(etcd.url());
-    let figure = |name: &str, seen: Quantity, wanted: Option<Limit>| {
-        let figure = Figure::new(section, name, (workload.services, workload.backends), seen);
-        wanted.into_iter().fold(figure, Figure::wanting)
+    let figure = |name: &str, measured: Quantity, limit: Option<Limit>| {
+        let figure = Figure::new(section, name, (workload.services, workload.backends), measured);
+        limit.into_iter().fold(figure, Figure::with_limit)
     };
 
     let mut figures = Vec::new();
-    if questions.list_alone {
+    if scenario.list_alone {
         let list = client_lists(lab, &store)?;
         figures.push(figure("etcd gives the same keys in pages", list.into(), None));
     }
@@ -75,26 +75,26 @@ pub fn measure(lab: &Lab, questions: Questions) -> Result<Vec<Figure>> {
     thread::sleep(AT_REST);
     let memory = process::memory(agent.id())?;
     figures.extend([
-        figure("start from etcd until ready", median(cold), questions.start),
-        figure("restart over existing rules", median(restarts), questions.restart),
-        figure("memory", memory.resident, questions.memory),
+        figure("start from etcd until ready", median(cold), scenario.start),
+        figure("restart over existing rules", median(restarts), scenario.restart),
+        figure("memory", memory.resident, scenario.memory),
         figure("memory at its peak", memory.peak, None),
     ]);
-    figures.extend(change::measure(lab, &store, &agent, questions)?);
-    if let Some(duration) = questions.churn {
+    figures.extend(change::measure(lab, &store, &agent, scenario)?);
+    if let Some(duration) = scenario.churn {
         let load = churn::Load { section, name: "churn", duration, limit: Duration::from_millis(20) };
         figures.extend(churn::measure(lab, &store, &agent, workload, load, |number| {
             let service = number as usize * 7919 % workload.services;
             let writes = put(workload.slice(service, 0, Variant::Replaced(number)));
-            churn::Change { writes, brings_newcomer: true }
+            churn::Change { writes, has_marker: true }
         })?);
     }
     agent.stop()?;
-    if questions.restart_under_load {
+    if scenario.restart_under_load {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host]);
         etcd.put(&web)?;
-        figures.extend(restart::measure(lab, &options, &web, questions)?);
+        figures.extend(restart::measure(lab, &options, &web, scenario)?);
     }
     lab.node.exec(&["nft", "delete table inet contiv"])?;
     Ok(figures)

@@ -39,9 +39,9 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let etcd = Etcd::start(lab)?;
     let client = Client::new()?;
     lab.node.run(|| cluster::fill(&client))?;
-    let figure = |name: &str, seen: Quantity, wanted: Option<Limit>| {
-        let figure = Figure::new(SECTION, name, (cluster::SERVICES, 1), seen);
-        wanted.into_iter().fold(figure, Figure::wanting)
+    let figure = |name: &str, measured: Quantity, limit: Option<Limit>| {
+        let figure = Figure::new(SECTION, name, (cluster::SERVICES, 1), measured);
+        limit.into_iter().fold(figure, Figure::with_limit)
     };
 
     let (first, controller) = timed(|| start(lab, &etcd));

@@ -126,7 +126,7 @@ impl Figure {
 
     /// Adds a limit. One relative to the floor needs the floor first.
     #[must_use]
-    pub fn wanting(mut self, wanted: Limit) -> Self {
+    pub fn with_limit(mut self, wanted: Limit) -> Self {
         let limit = match wanted {
             Limit::AtMost(limit) => limit.number(),
             Limit::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
@@ -160,7 +160,7 @@ pub fn growth(figures: &[Figure], name: &str, wanted: Limit) -> Option<Figure> {
         of_name().max_by_key(|figure| figure.services).filter(|last| last.services > first.services)?;
     let growth = Quantity::Times(last.seen.number() / first.seen.number());
     let name = format!("{name}: beside {} services", first.services);
-    Some(Figure::new(last.section, name, (last.services, last.backends), growth).wanting(wanted))
+    Some(Figure::new(last.section, name, (last.services, last.backends), growth).with_limit(wanted))
 }
 
 /// All figures as a table of aligned columns.
@@ -199,11 +199,12 @@ mod tests {
     #[test]
     fn limit_holds_or_does_not_and_may_be_multiple_of_floor() {
         let figure = |seen| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(seen));
-        let holds = |seen| figure(seen).beside(Quantity::Seconds(2.0)).wanting(Limit::TimesFloor(1.5)).holds;
+        let holds =
+            |seen| figure(seen).beside(Quantity::Seconds(2.0)).with_limit(Limit::TimesFloor(1.5)).holds;
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
         let limit = Limit::AtMost(Quantity::Seconds(1.0));
-        assert_eq!(figure(1.1).wanting(limit).holds, Some(false));
+        assert_eq!(figure(1.1).with_limit(limit).holds, Some(false));
         // Without a measured floor there is no multiple of it.
-        assert_eq!(figure(0.1).wanting(Limit::TimesFloor(1.5)).holds, Some(false));
+        assert_eq!(figure(0.1).with_limit(Limit::TimesFloor(1.5)).holds, Some(false));
     }
 }

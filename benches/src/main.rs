@@ -6,7 +6,7 @@ use clap::Parser;
 use contiv_allocator as _;
 use contiv_benches::{
     changes,
-    cluster::{self, Questions},
+    cluster::{self, Scenario},
     controllers,
     figures::{Figure, Limit, Quantity, growth, table},
     million, parts, peers, plot, progress, routes, runtime,
@@ -89,10 +89,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         let floor = parts::cold_floor(lab)?;
         let machine = Figure::new("machine", "kernel alone, cold", (10_000, 4), floor);
         add(figures, vec![machine.beside(REFERENCE_COLD_START)]);
-        for questions in questions(options.quick) {
-            let Workload { services, backends } = questions.workload;
+        for scenario in scenario(options.quick) {
+            let Workload { services, backends } = scenario.workload;
             progress(&format!("cluster, {services} services with {backends} backends"));
-            add(figures, cluster::measure(lab, questions)?);
+            add(figures, cluster::measure(lab, scenario)?);
         }
     }
     if is_wanted(controllers::SECTION) && !(options.quick && options.only.is_none()) {
@@ -133,10 +133,10 @@ fn add(figures: &mut Vec<Figure>, measured: Vec<Figure>) {
 }
 
 /// The end-to-end measurements, with the limits that must hold.
-fn questions(quick: bool) -> Vec<Questions> {
+fn scenario(quick: bool) -> Vec<Scenario> {
     let seconds = |limit| Some(Limit::AtMost(Quantity::Seconds(limit)));
     let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));
-    let main = Questions {
+    let main = Scenario {
         section: cluster::SECTION,
         workload: Workload { services: 10_000, backends: 4 },
         start: seconds(0.4),
@@ -147,7 +147,7 @@ fn questions(quick: bool) -> Vec<Questions> {
         churn: Some(Duration::from_secs(if quick { 10 } else { 60 })),
         restart_under_load: true,
     };
-    let many_services = Questions {
+    let many_services = Scenario {
         section: cluster::SECTION,
         workload: Workload { services: 100_000, backends: 4 },
         start: seconds(5.0),
@@ -158,7 +158,7 @@ fn questions(quick: bool) -> Vec<Questions> {
         churn: None,
         restart_under_load: false,
     };
-    let many_backends = Questions {
+    let many_backends = Scenario {
         workload: Workload { services: 1000, backends: 1000 },
         change: [None, None],
         ..many_services

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contiv_tests::lab::{Lab, Result};
 
 use crate::{
-    cluster::{self, Questions},
+    cluster::{self, Scenario},
     figures::{Figure, Limit, Quantity},
     workload::Workload,
 };
@@ -27,7 +27,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (workload, mebibytes) in SIZES {
         crate::progress(&format!("{} services with {} backends", workload.services, workload.backends));
-        let questions = Questions {
+        let scenario = Scenario {
             section: SECTION,
             workload,
             start: Some(Limit::AtMost(Quantity::Seconds(25.0))),
@@ -41,7 +41,7 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
             list_alone: true,
             restart_under_load: true,
         };
-        figures.extend(cluster::measure(lab, questions)?);
+        figures.extend(cluster::measure(lab, scenario)?);
     }
     Ok(figures)
 }

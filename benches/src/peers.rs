@@ -80,7 +80,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             let figure = figure(format!("first packet, {table}, p{percent}"), latency);
             figures.push(match table {
                 Table::Peer(_) => figure,
-                Table::Contiv => figure.wanting(Limit::AtMost(slowest.into())),
+                Table::Contiv => figure.with_limit(Limit::AtMost(slowest.into())),
             });
             slowest = latency.max(slowest);
         }
@@ -128,8 +128,8 @@ fn changed(services: &[Service], count: usize) -> impl Iterator<Item = (&Service
     (0..count).map(|number| {
         let before = &services[number * 7919 % services.len()];
         let mut after = before.clone();
-        let newcomer = Ipv4Addr::new(10, 200, 0, u8::try_from(number).unwrap_or(u8::MAX));
-        after.endpoints[0] = SocketAddrV4::new(newcomer, FIRST_PORT);
+        let replacement = Ipv4Addr::new(10, 200, 0, u8::try_from(number).unwrap_or(u8::MAX));
+        after.endpoints[0] = SocketAddrV4::new(replacement, FIRST_PORT);
         (before, after)
     })
 }

@@ -81,7 +81,7 @@ fn measure_here(services: usize) -> Result<Vec<Figure>> {
         let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
         let figure = Figure::new(SECTION, name, (services, BACKENDS), median(ours)).beside(median(floor));
         // With fewer services the differences are noise.
-        if services >= 10_000 { figure.wanting(Limit::TimesFloor(2.0)) } else { figure }
+        if services >= 10_000 { figure.with_limit(Limit::TimesFloor(2.0)) } else { figure }
     });
     Ok(figures.collect())
 }

@@ -30,13 +30,13 @@ use crate::{
     netlink::Commits,
     plot::{self, Line},
     progress,
-    workload::{Variant, Workload, newcomer},
+    workload::{Variant, Workload, marker_number},
 };
 use samples::{ChangeTracker, Sample};
 pub use trend::Trend;
 
-/// The first of the newcomers' numbers, which no other measurement uses.
-const FIRST: u32 = 1 << 21;
+/// The number of the first marker, outside of the range of other measurements.
+const FIRST_MARKER: u32 = 1 << 21;
 /// Numbers are reused after this many, when their earlier changes are complete.
 const NUMBERS: u32 = 1 << 20;
 /// The interval of samples.
@@ -120,7 +120,7 @@ async fn write(
     for number in (0..NUMBERS).cycle().take(usize::try_from(total).unwrap_or(usize::MAX)) {
         ticks.tick().await;
         let service = number as usize * 7919 % workload.services;
-        let number = FIRST + number;
+        let number = FIRST_MARKER + number;
         let change = put(workload.slice(service, 0, Variant::Replaced(number)));
         let permit = Arc::clone(&under_way).acquire_owned().await.map_err(unexpected)?;
         let (store, moments) = (client.store.clone(), Arc::clone(moments));
@@ -142,10 +142,10 @@ fn listen(moments: &Mutex<ChangeTracker>, over: &AtomicBool) -> Result<()> {
     loop {
         match commits.next(RECEIVE_TIMEOUT)? {
             Some(commit) => {
-                let newcomers = commit.backends.iter().filter_map(|backend| newcomer(*backend));
+                let markers = commit.backends.iter().filter_map(|backend| marker_number(*backend));
                 let mut moments = moments.lock();
-                newcomers
-                    .filter(|number| *number >= FIRST)
+                markers
+                    .filter(|number| *number >= FIRST_MARKER)
                     .for_each(|number| moments.committed(number, commit.at));
             }
             None if over.load(Ordering::Relaxed) => return Ok(()),

@@ -116,7 +116,7 @@ impl Events {
 
     /// True if a filter is set.
     const fn is_narrow(&self) -> bool {
-        self.service.is_some() || !self.filter.is_open()
+        self.service.is_some() || !self.filter.selects_all()
     }
 
     fn service(&self) -> Option<ServiceId> {

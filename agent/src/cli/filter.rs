@@ -8,7 +8,7 @@ use contiv_model::ServiceId;
 
 use super::{agent_argument::AgentArgument, complete, scope::labelled, selector::Selector};
 
-/// Which services.
+/// Selects services.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Filter {
     /// Only services of this namespace
@@ -33,7 +33,7 @@ pub(super) struct Matcher {
 
 impl Filter {
     /// True without any filter.
-    pub(super) const fn is_open(&self) -> bool {
+    pub(super) const fn selects_all(&self) -> bool {
         self.namespace.is_none() && self.selector.is_none()
     }
 

@@ -80,7 +80,7 @@ impl HealthChecks {
             self.scope.select(checks, "health check", |(check, _)| &check.service, &self.agent)?;
         let has_failed = |listener: &ListenerView| listener.error.is_some();
         let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(has_failed));
-        let is_good = is_served && (self.scope.is_open() || missing.is_empty());
+        let is_good = is_served && (self.scope.selects_all() || missing.is_empty());
         let shows_namespace = self.scope.shows_namespace();
         let items = items.into_iter().map(|(check, value)| item(&check, value, shows_namespace)).collect();
         let mut header = vec!["SERVICE", "PORT", "LOCAL", "LISTENS"];

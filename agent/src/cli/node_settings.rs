@@ -1,4 +1,4 @@
-//! The settings by which an agent would serve a node, for commands that work without one: flags override the environment, which
+//! The settings that an agent would have on a node, for commands that work without an agent: flags override the environment, which
 //! overrides the file, as for the agent.
 
 use std::{
@@ -51,7 +51,7 @@ const PROCESS_KEYS: [&str; 22] = [
 #[derive(Debug, Args)]
 pub(super) struct NodeSettings {
     /// Without an agent: the configuration it would have [default: /etc/contiv/agent.toml, if it exists]
-    // An empty one stands for none.
+    // An empty value means no file.
     #[arg(
         long,
         env = "CONTIV_CONFIG",
@@ -65,17 +65,16 @@ pub(super) struct NodeSettings {
     flags: NodeFlags,
 }
 
-/// The flags of the agent that decide what becomes of services, as they are on the command line. The environment is read
-/// where the settings are: a running agent is asked whatever it holds.
+/// The agent's flags that affect services, as on the command line. The environment is read only when the settings are needed: its values do not matter if a running agent is queried.
 #[derive(Debug)]
 struct NodeFlags {
-    given: Vec<OsString>,
+    arguments: Vec<OsString>,
 }
 
 impl NodeFlags {
     /// With the environment.
     fn read(&self) -> Result<ConfigFlags<Config>, UsageError> {
-        ConfigFlags::of_environment(self.given.iter().cloned(), is_offered)
+        ConfigFlags::of_environment(self.arguments.iter().cloned(), is_node_setting)
             .map_err(|error| usage_of_flag(&error))
     }
 }
@@ -94,12 +93,10 @@ impl NodeSettings {
     /// # Errors
     /// [`UsageError`].
     pub(super) fn check(&self, agent: &AgentArgument, has_input: bool) -> Result<(), UsageError> {
-        let problem = match (has_input, agent.is_given(), !self.flags.given.is_empty()) {
-            (true, true, _) => {
-                "--agent: an agent is not asked where -f or --store says what there is; give one of them"
-            }
+        let problem = match (has_input, agent.is_given(), !self.flags.arguments.is_empty()) {
+            (true, true, _) => "--agent cannot be used with -f or --store: these are read without an agent",
             (false, _, true) => {
-                "the settings of the node are for -f or --store; a running agent has its own: see its /config"
+                "the settings of the node can only be given with -f or --store; a running agent has its own (see its /config)"
             }
             _ => return Ok(()),
         };
@@ -114,7 +111,7 @@ impl NodeSettings {
     ///
     /// # Errors
     /// [`UsageError`]: all invalid settings.
-    pub(super) fn of_this_machine(&self) -> anyhow::Result<Config> {
+    pub(super) fn for_this_machine(&self) -> anyhow::Result<Config> {
         Ok(Config::load(self.file(), &self.flags.read()?).map_err(usage)?)
     }
 
@@ -123,7 +120,7 @@ impl NodeSettings {
     ///
     /// # Errors
     /// [`UsageError`]: all invalid settings. When the addresses of this machine cannot be read.
-    pub(super) fn of_one_of(
+    pub(super) fn for_one_of(
         &self,
         nodes: &BTreeSet<&str>,
         err: &mut impl Write,
@@ -133,17 +130,17 @@ impl NodeSettings {
             config.node_name = choose(nodes, config::default_node_name().map_err(usage)?, err)?;
         }
         let config = config.finish().map_err(usage)?;
-        let is_of_store =
+        let is_from_store =
             |of: &NodePortAddresses| matches!(of, NodePortAddresses::Primary | NodePortAddresses::Cluster);
-        let needs_addresses = !config.node_port_addresses.iter().all(is_of_store);
+        let needs_addresses = !config.node_port_addresses.iter().all(is_from_store);
         if !needs_addresses {
             return Ok(NodeConfig { config, local_addresses: None });
         }
         if config.node_name != self.name_of_this_machine()? {
             writeln!(
                 err,
-                "note: node-port-addresses is about the interfaces of node {}, which only that machine knows: here they \
-                 have no addresses",
+                "note: node-port-addresses is about the interfaces of node {}, which are not known on this machine: node ports \
+                 have no addresses here",
                 config.node_name
             )?;
             return Ok(NodeConfig { config, local_addresses: None });
@@ -152,9 +149,9 @@ impl NodeSettings {
     }
 
     /// The name that an agent would have here without flags.
-    fn name_of_this_machine(&self) -> anyhow::Result<String> {
+    fn name_for_this_machine(&self) -> anyhow::Result<String> {
         let environment =
-            ConfigFlags::of_environment([], is_offered).map_err(|error| usage_of_flag(&error))?;
+            ConfigFlags::of_environment([], is_node_setting).map_err(|error| usage_of_flag(&error))?;
         let config = Config::read(self.file(), &environment).map_err(usage)?;
         let is_set = !config.node_name.is_empty();
         Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage)? })
@@ -191,14 +188,14 @@ fn usage_of_flag(error: &Error) -> UsageError {
     UsageError(error.to_string())
 }
 
-/// The keys that are flags here too.
+/// The agent's settings that are also flags of these commands.
 fn keys() -> impl Iterator<Item = clap::Arg> {
     let command = Config::augment_args_for_update(Command::new("settings"));
     let arguments: Vec<clap::Arg> = command.get_arguments().cloned().collect();
-    arguments.into_iter().filter(|argument| argument.get_long().is_some_and(is_offered))
+    arguments.into_iter().filter(|argument| argument.get_long().is_some_and(is_node_setting))
 }
 
-fn is_offered(key: &str) -> bool {
+fn is_node_setting(key: &str) -> bool {
     !key.starts_with("etcd-") && !PROCESS_KEYS.contains(&key)
 }
 
@@ -211,7 +208,7 @@ impl Args for NodeFlags {
                 (Some(help), Some(env)) => format!("{help} [env: {}]", env.display()),
                 (help, _) => help.map(ToString::to_string).unwrap_or_default(),
             };
-            // The parser would validate the environment even if an agent is asked.
+            // The parser would validate the environment even if an agent is queried.
             let argument = argument.env(Resettable::Reset).help(help);
             argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
         };
@@ -225,19 +222,19 @@ impl Args for NodeFlags {
 
 impl FromArgMatches for NodeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let mut given = Vec::new();
+        let mut arguments = Vec::new();
         for argument in keys() {
             let (Some(key), id) = (argument.get_long(), argument.get_id().as_str()) else { continue };
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
             }
-            given.extend(matches.get_raw(id).into_iter().flatten().map(|value| {
+            arguments.extend(matches.get_raw(id).into_iter().flatten().map(|value| {
                 let mut flag = OsString::from(format!("--{key}="));
                 flag.push(value);
                 flag
             }));
         }
-        Ok(Self { given })
+        Ok(Self { arguments })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -44,7 +44,7 @@ pub(super) fn desired_state(
 ) -> anyhow::Result<DesiredState> {
     let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
     let names: BTreeSet<&str> = nodes.map(|object| object.key.name()).collect();
-    let NodeConfig { config, local_addresses } = settings.of_one_of(&names, &mut terminal.err)?;
+    let NodeConfig { config, local_addresses } = settings.for_one_of(&names, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {

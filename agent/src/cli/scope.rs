@@ -57,7 +57,7 @@ impl Scope {
     }
 
     /// True without names, so that an empty result is no error.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn selects_all(&self) -> bool {
         self.names.is_empty()
     }
 

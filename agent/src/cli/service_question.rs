@@ -59,7 +59,7 @@ impl ServiceQuestion {
             let known = services.iter().map(|(service, _)| service.id.clone()).collect();
             let SelectedItems { items, missing } =
                 self.scope.select(services, "service", |(service, _)| &service.id, &self.agent)?;
-            let is_good = self.scope.is_open() || missing.is_empty();
+            let is_good = self.scope.selects_all() || missing.is_empty();
             let is_single = is_single && self.scope.is_single();
             let out = list(items).print(self.output, &self.table, width(), is_single)?;
             Ok(Frame { out, err: missing + &self.left_to_others(stored, &known)?, is_good })

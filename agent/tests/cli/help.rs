@@ -47,7 +47,7 @@ fn version_names_commit() {
     }
 }
 
-/// As jemalloc prints them when it is asked to at the end of a process.
+/// jemalloc prints its settings at the end of the process.
 #[test]
 fn allocator_has_its_settings() {
     let mut command = command(&["version"]);
@@ -59,7 +59,7 @@ fn allocator_has_its_settings() {
 }
 
 #[test]
-fn completions_of_each_shell_ask_binary() {
+fn completions_of_each_shell_call_the_binary() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = run(&["completions", shell]);
         assert_eq!((run.code, run.err.as_str()), (0, ""), "{shell}");

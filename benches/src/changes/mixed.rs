@@ -38,7 +38,7 @@ fn change(workload: Workload, number: u32) -> churn::Change {
     };
     let write = |kind: SingleChange, number: u32| kind.write(workload, service(number), 0);
     let is_deletion = (number / APART).is_multiple_of(2);
-    let (brings_newcomer, writes): (bool, Vec<Write>) = match number % 4 {
+    let (has_marker, writes): (bool, Vec<Write>) = match number % 4 {
         0 => (true, vec![slice(number, Variant::Replaced(number))]),
         1 => (true, vec![slice(number, Variant::OneMore(number))]),
         2 => (false, vec![slice(number - 1 - APART, Variant::Original)]),
@@ -49,5 +49,5 @@ fn change(workload: Workload, number: u32) -> churn::Change {
             (true, vec![slice, write(SingleChange::ServiceCreated, deleted)])
         }
     };
-    churn::Change { writes: writes.into_iter().map(operation).collect(), brings_newcomer }
+    churn::Change { writes: writes.into_iter().map(operation).collect(), has_marker }
 }

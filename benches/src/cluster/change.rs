@@ -9,12 +9,12 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-use super::{Client, Questions, put, unexpected};
+use super::{Client, Scenario, put, unexpected};
 use crate::{
     figures::{Figure, Limit, Quantity},
     netlink::Commits,
     statistics::Samples,
-    workload::{Variant, Workload, newcomer_address},
+    workload::{Variant, Workload, marker_address},
 };
 
 /// The number of measured changes.
@@ -26,24 +26,24 @@ pub(super) fn measure(
     lab: &Lab,
     client: &Client,
     agent: &Agent<'_>,
-    questions: Questions,
+    scenario: Scenario,
 ) -> Result<Vec<Figure>> {
-    let workload = questions.workload;
+    let workload = scenario.workload;
     let latencies = lab.node.run(|| latencies(client, workload))?;
     let figure = |name: &str, seen: Duration| {
-        Figure::new(questions.section, name, (workload.services, workload.backends), seen)
+        Figure::new(scenario.section, name, (workload.services, workload.backends), seen)
     };
     let mut figures = Vec::new();
     for ((name, percent), wanted) in
-        [("one change, p50", 50), ("one change, p99", 99)].into_iter().zip(questions.change)
+        [("one change, p50", 50), ("one change, p99", 99)].into_iter().zip(scenario.change)
     {
         let figure = figure(name, latencies.percentile(percent));
-        figures.push(wanted.into_iter().fold(figure, Figure::wanting));
+        figures.push(wanted.into_iter().fold(figure, Figure::with_limit));
     }
     let inside = inside(agent)?;
     let limit = Limit::AtMost(Quantity::Seconds(100e-6));
     let sent = figure("one change, taken up until sent to the kernel, p50", inside.until_sent.median());
-    figures.push(if workload.services == 10_000 { sent.wanting(limit) } else { sent });
+    figures.push(if workload.services == 10_000 { sent.with_limit(limit) } else { sent });
     figures.push(figure("one change, of it the event loop, p50", inside.in_core.median()));
     figures.push(figure("one change, renderer with the kernel, p50", inside.in_renderer.median()));
     Ok(figures)
@@ -63,7 +63,7 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
                 what: format!("change {number} is committed"),
                 limit: CHANGE_TIMEOUT,
             })?;
-            if commit.backends.contains(&newcomer_address(number)) {
+            if commit.backends.contains(&marker_address(number)) {
                 latencies.push(commit.at.saturating_duration_since(acknowledged));
                 break;
             }

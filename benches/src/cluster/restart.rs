@@ -14,7 +14,7 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Result},
 };
 
-use super::Questions;
+use super::Scenario;
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
@@ -36,9 +36,9 @@ pub(super) fn measure(
     lab: &Lab,
     options: &AgentOptions,
     service: &Service,
-    questions: Questions,
+    scenario: Scenario,
 ) -> Result<Vec<Figure>> {
-    let Questions { section, workload, .. } = questions;
+    let Scenario { section, workload, .. } = scenario;
     let agent = Agent::start(lab, options)?;
     let over = AtomicBool::new(false);
     let begin = Instant::now();
@@ -81,7 +81,7 @@ pub(super) fn measure(
         figure("connections a second", Quantity::Count(sum(|client| client.answered) / seconds)),
         figure("connections answered", Quantity::Count(sum(|client| client.answered))),
         figure("connections failed", Quantity::Count(sum(|client| client.failures.len())))
-            .wanting(Limit::AtMost(Quantity::Count(0.0))),
+            .with_limit(Limit::AtMost(Quantity::Count(0.0))),
     ])
 }
 

@@ -112,9 +112,9 @@ fn figures(
         figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized));
     // With fewer services the differences are noise.
     if workload.services >= 10_000 {
-        cold = cold.wanting(Limit::TimesFloor(1.5));
+        cold = cold.with_limit(Limit::TimesFloor(1.5));
         // The kernel validates; beyond that there is only planning.
-        slots = slots.wanting(Limit::TimesFloor(1.1));
+        slots = slots.with_limit(Limit::TimesFloor(1.1));
     }
     vec![
         figure("plan and encode everything", median(encode.cold)),

@@ -23,7 +23,7 @@ const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 0);
 /// The first address of a backend.
 const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// The first address of backends that a change adds. The high bits distinguish them from all others.
-const NEWCOMERS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
+const MARKERS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
 
 /// A generated value that the product cannot decode, because its stored form has changed.
 #[derive(Debug, Error)]
@@ -49,11 +49,11 @@ pub struct Workload {
 pub enum Variant {
     /// Unchanged.
     Original,
-    /// Its first backend is replaced by the newcomer of this number.
+    /// Its first backend is replaced by one at the marker address of this number.
     Replaced(u32),
     /// Its last backend is removed.
     OneLess,
-    /// The newcomer of this number is added as its last backend.
+    /// A backend at the marker address of this number is added as the last one.
     OneMore(u32),
     /// It has no endpoints.
     NoneLeft,
@@ -128,8 +128,8 @@ impl Workload {
         };
         let endpoint = |number: usize| -> Value {
             let address = match variant {
-                Variant::Replaced(newcomer) if number == 0 => newcomer_address(newcomer),
-                Variant::OneMore(newcomer) if number == all => newcomer_address(newcomer),
+                Variant::Replaced(marker) if number == 0 => marker_address(marker),
+                Variant::OneMore(marker) if number == all => marker_address(marker),
                 _ => nth(BACKENDS, service * self.backends + number),
             };
             json!({
@@ -183,14 +183,14 @@ pub fn cluster_ip(service: usize) -> Ipv4Addr {
     nth(CLUSTER_IPS, service)
 }
 
-/// The address of a backend that a change adds.
-pub fn newcomer_address(number: u32) -> Ipv4Addr {
-    nth(NEWCOMERS, number as usize)
+/// The address of a backend that a change adds: it encodes the number of the change.
+pub fn marker_address(number: u32) -> Ipv4Addr {
+    nth(MARKERS, number as usize)
 }
 
-/// The number of the newcomer with this address; none for other addresses.
-pub fn newcomer(address: Ipv4Addr) -> Option<u32> {
-    address.to_bits().checked_sub(NEWCOMERS.to_bits()).filter(|number| *number < 1 << 22)
+/// The number that a marker address encodes; none for other addresses.
+pub fn marker_number(address: Ipv4Addr) -> Option<u32> {
+    address.to_bits().checked_sub(MARKERS.to_bits()).filter(|number| *number < 1 << 22)
 }
 
 fn name(service: usize) -> String {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn added_backends_are_recognized_by_their_address() {
-        assert_eq!(newcomer(newcomer_address(70_000)), Some(70_000));
-        assert_eq!(newcomer(nth(BACKENDS, 1_000_000)), None);
+        assert_eq!(marker_number(marker_address(70_000)), Some(70_000));
+        assert_eq!(marker_number(nth(BACKENDS, 1_000_000)), None);
     }
 }

@@ -58,7 +58,7 @@ impl Instance {
 }
 
 impl<A> Instance<A> {
-    /// The same instance elsewhere.
+    /// The same instance with another address.
     pub fn at<B>(self, address: B) -> Instance<B> {
         let Self { port, protocol, ready, tags, .. } = self;
         Instance { address, port, protocol, ready, tags }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The number of listed items; of the others there may be hundreds of thousands.
+/// The number of listed items. There may be hundreds of thousands more.
 const LISTED: usize = 10;
 
 /// The first ten of some items, and how many more there are.

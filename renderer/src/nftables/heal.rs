@@ -55,7 +55,7 @@ pub(super) fn execute(
             }
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
-            table.whole()
+            table.creation()
         }
     };
     let mut report = apply::commit(socket, batch, transaction)?;
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn table_from_nothing_has_all_elements_and_chains() {
         let table = table();
-        let whole = table.whole();
-        let (remove, add) = whole.elements();
+        let creation = table.creation();
+        let (remove, add) = creation.elements();
         assert!(remove.is_empty());
         let mut elements = table.elements();
         // They are written with the chains that they lead to.
         elements.retain(|element| element.set.kind.form() != Form::Chains);
         assert_eq!(add.into_values().flatten().copied().collect::<Vec<_>>(), elements);
-        assert_eq!(whole.chains.into_iter().collect::<Vec<_>>(), table.chains().collect::<Vec<_>>());
+        assert_eq!(creation.chains.into_iter().collect::<Vec<_>>(), table.chains().collect::<Vec<_>>());
     }
 }

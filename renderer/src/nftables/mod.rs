@@ -195,7 +195,7 @@ impl Nftables {
         let is_replaced = existing.as_ref().is_some_and(|existing| !existing.usable);
         let usable = existing.filter(|existing| existing.usable);
         if let Some(existing) = &usable {
-            loopback::close(socket, existing, Some(&snapshot.node))?;
+            loopback::disable(socket, existing, Some(&snapshot.node))?;
         }
         let is_compared = usable.is_some() && estimated_elements(snapshot) <= COMPARE_LIMIT;
         let elements = match &usable {
@@ -234,7 +234,7 @@ impl Nftables {
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
         }
         let mut report = apply::commit(socket, batch, transaction)?;
-        loopback::open(&**socket.kernel(), &snapshot.node);
+        loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         self.reaper.reconciled(snapshot, before);
         self.table = Some(table);
@@ -278,7 +278,7 @@ impl Nftables {
         let Some(found) = read::found(socket)? else { return Ok(Report::default()) };
         refuse_a_table_of_others(Some(found), socket.port())?;
         let existing = read::existing(socket)?;
-        loopback::close(socket, &existing, None)?;
+        loopback::disable(socket, &existing, None)?;
         let mut batch = Batch::new();
         apply::write_removal(&mut batch);
         let bytes = socket.commit(batch)?;

@@ -1,4 +1,4 @@
-//! The remembered state of the table. Every change is planned against it, and never against a listing of the kernel.
+//! The programmed state of the table, kept in memory. Changes are planned against it without reading the kernel.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -41,12 +41,12 @@ impl Table {
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         let mut table = Self::default();
         let found = kernel.frontends;
-        // All chains are written again, so these uses only have to be balanced.
+        // Counted only because the removals below decrement them: a resync writes all chains again.
         for element in found.values().flatten().chain(&kernel.others) {
             count_uses(&mut table.chains, element, 1, |_| ());
         }
         let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
-        // They are written with the chains that they lead to.
+        // The elements that lead to chains are written together with these.
         transaction.flush.extend(Set::of_form(Form::Chains));
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
@@ -55,14 +55,14 @@ impl Table {
             planned.extend(part.frontends);
         }
         let mut programmed = Vec::with_capacity(planned.len());
-        for (frontend, before, after) in in_one_order(found, planned) {
-            transaction.forget.extend(forgotten(frontend, &before, &after));
+        for (frontend, before, after) in merge_by_frontend(found, planned) {
+            transaction.forget.extend(stale_affinities(frontend, &before, &after));
             if !after.is_empty() {
                 programmed.push((frontend, ProgrammedElements::new(&after)));
             }
             table.change(Group::between(&before, after), &mut transaction);
         }
-        // Maps filled in the order of their keys are little more than half full; collected ones are full.
+        // `collect` fills the nodes of a BTreeMap; insertions in key order leave them half empty.
         table.frontends = programmed.into_iter().collect();
         table.services.clone_from(&snapshot.services);
         shared.sort_unstable();
@@ -78,7 +78,9 @@ impl Table {
         }
         table.node = snapshot.node.clone();
 
-        transaction.forget.extend(kernel.memory.into_iter().filter(|memory| !table.is_right(*memory)));
+        transaction
+            .forget
+            .extend(kernel.memory.into_iter().filter(|memory| !table.is_valid_affinity(*memory)));
 
         table.chains.retain(|_, uses| *uses > 0);
         transaction.chains = table.chains.keys().copied().collect();
@@ -113,7 +115,7 @@ impl Table {
             let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
             self.program(frontend, &before, after, &mut transaction);
         }
-        self.share(shared, &mut transaction);
+        self.change_shared(shared, &mut transaction);
         if let Some(node) = &changes.node {
             let sorted =
                 |node| elements::of_node(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
@@ -135,7 +137,7 @@ impl Table {
     }
 
     /// The transaction that turns an empty table into this one.
-    pub(crate) fn whole(&self) -> Transaction {
+    pub(crate) fn creation(&self) -> Transaction {
         let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
         for (frontend, programmed) in &self.frontends {
             transaction.push(Group { remove: vec![], add: programmed.elements(*frontend) });
@@ -188,18 +190,18 @@ impl Table {
                 let is_shared = self.shared.contains_key(&element);
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
-            // Affinity entries are the kernel's; interval sets and the numbers of chains are written as a whole.
+            // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) | Key::Number(_) => None,
         }
     }
 
-    /// For sets that are created again, and so are empty: leaves out removals from them, and adds all their elements.
+    /// Adds all elements of sets that are created again, and drops the changes of them: these sets are empty.
     pub(crate) fn refill(&self, sets: &Sizes, transaction: &mut Transaction) {
         if sets.is_empty() {
             return;
         }
         for set in sets.keys() {
-            transaction.leave(*set);
+            transaction.drop_changes_of(*set);
         }
         let elements =
             self.elements().into_iter().filter(|element| sets.contains_key(&element.set)).collect();
@@ -229,8 +231,8 @@ impl Table {
         self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.shared.len()
     }
 
-    /// True if a client may still be sent to the backend of its affinity entry.
-    fn is_right(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
+    /// True if an affinity entry leads to a backend that may still serve its client.
+    fn is_valid_affinity(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
         self.frontends
             .get(&frontend)
             .is_some_and(|programmed| programmed.has(SetKind::Sticky) && programmed.leads_to(backend.into()))
@@ -249,7 +251,7 @@ impl Table {
         after: Vec<Element>,
         transaction: &mut Transaction,
     ) {
-        transaction.forget.extend(forgotten(frontend, before, &after));
+        transaction.forget.extend(stale_affinities(frontend, before, &after));
         if after.is_empty() {
             self.frontends.remove(&frontend);
         } else {
@@ -297,8 +299,8 @@ impl Table {
         self.change(Group { remove: vec![], add: after }, transaction);
     }
 
-    /// Counts the services of a shared element, and programs the first and the last change.
-    fn share(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
+    /// Changes the counts of shared elements: the first use adds the element, and the end of the last removes it.
+    fn change_shared(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
         for (element, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
             let before = self.shared.remove(&element).unwrap_or(0);
             let after = before.saturating_add_signed(change);
@@ -316,7 +318,7 @@ impl Table {
 
 /// All previous and desired frontends in order, with their elements before and after. Of several plans for one frontend the
 /// last counts.
-fn in_one_order(
+fn merge_by_frontend(
     before: BTreeMap<FrontendKey, Vec<Element>>,
     mut after: Vec<(FrontendKey, Vec<Element>)>,
 ) -> impl Iterator<Item = (FrontendKey, Vec<Element>, Vec<Element>)> {
@@ -336,10 +338,12 @@ fn in_one_order(
 }
 
 /// The backends whose affinity entries of a frontend must be deleted.
-///
-/// Entries do not distinguish outside clients. So when outside clients get their own backends, all entries with other backends
-/// are deleted: an outside client must not be sent there, and any other client only draws again.
-fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Vec<(FrontendKey, SocketAddr)> {
+/// Entries do not tell clients outside from others. So when clients outside get their own backends, all entries with other backends are deleted: a client outside must not reach those, and the other clients only choose a backend again.
+fn stale_affinities(
+    frontend: FrontendKey,
+    before: &[Element],
+    after: &[Element],
+) -> Vec<(FrontendKey, SocketAddr)> {
     let has = |elements: &[Element], kind| elements.iter().any(|element| element.set.kind == kind);
     if !has(before, SetKind::Sticky) {
         return Vec::new();
@@ -351,30 +355,30 @@ fn forgotten(frontend: FrontendKey, before: &[Element], after: &[Element]) -> Ve
         };
         elements.iter().filter_map(backend).collect()
     };
-    let outside = SetKind::BackendsExternal;
+    let external = SetKind::BackendsExternal;
     let kept = if !has(after, SetKind::Sticky) {
         BTreeSet::new()
-    } else if has(after, outside) && !has(before, outside) {
-        backends(after, &[outside])
+    } else if has(after, external) && !has(before, external) {
+        backends(after, &[external])
     } else {
-        backends(after, &[SetKind::Backends, outside])
+        backends(after, &[SetKind::Backends, external])
     };
-    let known = backends(before, &[SetKind::Backends, outside]);
+    let known = backends(before, &[SetKind::Backends, external]);
     known.difference(&kept).map(|backend| (frontend, *backend)).collect()
 }
 
-/// Counts the uses of the chains that an element needs, and returns the new ones.
+/// Changes the counts of the chains that an element needs, and calls `on_new` with each new one.
 fn count_uses(
     chains: &mut BTreeMap<DemandChain, usize>,
     element: &Element,
     change: isize,
-    mut tell: impl FnMut(DemandChain),
+    mut on_new: impl FnMut(DemandChain),
 ) {
     for chain in needed_chains(element) {
         match chains.entry(chain) {
             Entry::Vacant(free) => {
                 free.insert(0_usize.saturating_add_signed(change));
-                tell(chain);
+                on_new(chain);
             }
             Entry::Occupied(mut uses) => *uses.get_mut() = uses.get().saturating_add_signed(change),
         }

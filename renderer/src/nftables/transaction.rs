@@ -82,7 +82,7 @@ impl Transaction {
     }
 
     /// Drops the changes of one set.
-    pub(crate) fn leave(&mut self, set: Set) {
+    pub(crate) fn drop_changes_of(&mut self, set: Set) {
         for group in &mut self.groups {
             group.remove.retain(|element| element.set != set);
             group.add.retain(|element| element.set != set);

@@ -34,9 +34,9 @@ pub(super) enum Outcome {
     Added,
     /// A foreign route exists, and stays.
     Conflict,
-    /// It depends on a link or an address that is not ready. A notification follows when it is.
-    Waits(i32),
-    /// It failed for a reason that may pass.
+    /// It depends on a link or an address that is not ready. The kernel sends a notification when it is.
+    NotReady(i32),
+    /// It failed for a reason that may be temporary.
     Failed(String),
 }
 
@@ -91,7 +91,7 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
         None => Outcome::Added,
         Some(EEXIST) => Outcome::Conflict,
         Some(errno @ (EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)) => {
-            Outcome::Waits(errno)
+            Outcome::NotReady(errno)
         }
         Some(errno) => Outcome::Failed(format!("add {route}: {}", reason(errno))),
     }
@@ -213,16 +213,16 @@ pub(super) fn change_rules(
     Ok(())
 }
 
-/// Another program has a route to the address in our table. `key` is the setting of the table.
-pub(super) fn conflict(table: u32, address: IpAddr, key: &str) -> String {
+/// The reason of a rejected service: the table has a foreign route to the address. `key` is the setting of the table.
+pub(super) fn conflict_reason(table: u32, address: IpAddr, key: &str) -> String {
     format!(
         "table {table} has a route to {address} that another program made; remove that one, or choose another table by {key}"
     )
 }
 
-/// The kernel does not accept a route yet.
-pub(super) fn waits(address: IpAddr, errno: i32) -> String {
-    format!("the kernel does not take the route to {address} yet: {}", reason(errno))
+/// The reason of a rejected service: the kernel does not accept a route yet.
+pub(super) fn not_ready_reason(address: IpAddr, errno: i32) -> String {
+    format!("the kernel does not accept the route to {address} yet: {}", reason(errno))
 }
 
 /// The text of an error number.
@@ -243,7 +243,7 @@ mod tests {
         let route = KernelRoute { table: 67, address, way: NextHop::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);
         assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
-        assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::Waits(ENETDOWN));
+        assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::NotReady(ENETDOWN));
         let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else { panic!("not a failure") };
         assert!(problem.starts_with("add blackhole 198.51.100.1 table 67"), "{problem}");
         assert!(

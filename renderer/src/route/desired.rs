@@ -67,7 +67,7 @@ impl Desired {
     }
 
     /// True if any service needs it.
-    pub(super) fn wants(&self, destination: Destination) -> bool {
+    pub(super) fn contains(&self, destination: Destination) -> bool {
         self.owners.contains_key(&destination)
     }
 

@@ -31,7 +31,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Turns the kernel's state into the desired one; `found` are all our routes except those of direct mode.
+    /// Programs the desired state; `found` are all routes of the agent in the kernel, except those of direct mode.
     pub(super) fn resync(
         socket: &mut RouteSocket,
         options: &RouteOptions,
@@ -50,21 +50,21 @@ impl State {
             conflicts: BTreeSet::new(),
             waiting: BTreeMap::new(),
         };
-        let wanted: BTreeMap<KernelRoute, Destination> = state
+        let desired: BTreeMap<KernelRoute, Destination> = state
             .desired
             .destinations()
             .filter_map(|destination| Some((state.links.route(options, destination)?, destination)))
             .collect();
         let mut plan = Plan::default();
         for found in found {
-            match found.route.and_then(|route| Some((route, *wanted.get(&route)?))) {
+            match found.route.and_then(|route| Some((route, *desired.get(&route)?))) {
                 Some((route, destination)) => {
                     state.installed.insert(destination, route);
                 }
                 None => plan.remove.push(found.deletion()),
             }
         }
-        plan.add = wanted
+        plan.add = desired
             .iter()
             .filter(|(_, destination)| !state.installed.contains_key(destination))
             .map(|(route, destination)| (*destination, *route))
@@ -73,18 +73,18 @@ impl State {
         Ok((state, problems))
     }
 
-    /// Programs these destinations, and returns the errors that may pass.
+    /// Adds or removes the routes of these destinations. Returns errors that may be temporary.
     pub(super) fn update(
         &mut self,
         socket: &mut RouteSocket,
         options: &RouteOptions,
-        touched: BTreeSet<Destination>,
+        changed: BTreeSet<Destination>,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
         let mut plan = Plan::default();
-        for destination in touched {
-            let is_wanted = self.desired.wants(destination);
-            if !is_wanted {
+        for destination in changed {
+            let is_desired = self.desired.contains(destination);
+            if !is_desired {
                 self.conflicts.remove(&destination);
                 self.waiting.remove(&destination);
                 if let Some(route) = self.installed.remove(&destination) {
@@ -99,7 +99,7 @@ impl State {
         self.execute(socket, plan, report)
     }
 
-    /// The same for the routes to backends.
+    /// Programs the changed services of direct mode. Returns errors that may be temporary.
     pub(super) fn update_direct(
         &mut self,
         socket: &mut RouteSocket,
@@ -127,7 +127,7 @@ impl State {
                 Outcome::Conflict => {
                     self.conflicts.insert(destination);
                 }
-                Outcome::Waits(errno) => {
+                Outcome::NotReady(errno) => {
                     self.waiting.insert(destination, errno);
                 }
                 Outcome::Failed(problem) => problems.push(problem),
@@ -136,32 +136,33 @@ impl State {
         Ok(problems)
     }
 
-    /// All services without one of their routes.
+    /// All services that lack a route, with the reason.
     pub(super) fn rejected(&self, options: &RouteOptions) -> Vec<Rejected> {
         let conflict = |destination: &Destination| {
             let (table, key) = match destination.purpose {
                 Purpose::Advertise => (options.advertise_table, "route-advertise-table"),
                 Purpose::Reach => (options.node_table, "route-node-table"),
             };
-            apply::conflict(table, destination.address, key)
+            apply::conflict_reason(table, destination.address, key)
         };
-        let waits = |(destination, errno): (&Destination, &i32)| {
-            (*destination, apply::waits(destination.address, *errno))
+        let not_ready = |(destination, errno): (&Destination, &i32)| {
+            (*destination, apply::not_ready_reason(destination.address, *errno))
         };
         let conflicts = self.conflicts.iter().map(|destination| (*destination, conflict(destination)));
-        let missing = conflicts.chain(self.waiting.iter().map(waits)).flat_map(|(destination, reason)| {
-            self.desired.owners(destination).map(move |service| Rejected {
-                service: service.clone(),
-                reason: reason.clone(),
-                in_force: "nothing",
-            })
-        });
+        let missing =
+            conflicts.chain(self.waiting.iter().map(not_ready)).flat_map(|(destination, reason)| {
+                self.desired.owners(destination).map(move |service| Rejected {
+                    service: service.clone(),
+                    reason: reason.clone(),
+                    in_force: "nothing",
+                })
+            });
         let mut rejected: Vec<Rejected> = missing.chain(self.direct.rejected()).collect();
         rejected.sort_by(|a, b| (&a.service, &a.reason).cmp(&(&b.service, &b.reason)));
         rejected
     }
 
-    /// The text form for people.
+    /// The human-readable form.
     pub(super) fn describe(&self) -> Description {
         let count = |purpose| self.installed.keys().filter(|key| key.purpose == purpose).count();
         let sizes = [

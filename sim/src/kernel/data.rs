@@ -13,12 +13,12 @@ pub(crate) enum Data {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) code: i32,
-    /// Where a jump or goto leads.
+    /// The target of a jump or goto.
     pub(crate) chain: Option<Handle>,
 }
 
 impl Data {
-    /// The chain that it leads to.
+    /// The target chain of a verdict.
     pub(crate) const fn chain(&self) -> Option<Handle> {
         match self {
             Self::Verdict(verdict) => verdict.chain,

@@ -1,8 +1,8 @@
 //! The mirror's log: the changes and lists of the store since the mirror was last written.
 //!
-//! Writing the mirror waits for the disk, so that is done once a second. The log is written at once and not synced: after a crash of
-//! the process the kernel still has all of it, and after a power cut the beginning of it may be left. Each record has a number, one
-//! more than the record before, and the mirror stores the number of the last one that it contains. A start replays the rest.
+//! Writing the mirror waits for the disk, so that is done once a second. The log is written at once and without fsync: after a
+//! crash of the process the kernel still has all of it; a power failure may cut off its end. Each record has a number, one more
+//! than the record before, and the mirror stores the number of the last one that it contains. A start replays the rest.
 //!
 //! The log consists of a few files (segments), each named by the number of its first record. A list has a segment of its own.
 
@@ -26,10 +26,9 @@ pub use segment::{List, remove_saved, remove_until};
 /// After this size a new segment begins, so that the old one can be removed.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// The limit of changes that are not in the mirror. Beyond it changes are not logged.
-const CHANGES_BYTES: u64 = 64 << 20;
-/// How many lists in a row that keep values may wait for the mirror. One that keeps none replaces everything before it, so it is
-/// always written.
-const KEEPING_LISTS: usize = 8;
+const MAX_CHANGES_BYTES: u64 = 64 << 20;
+/// How many lists in a row that keep saved values may wait for the mirror. A list that keeps none replaces all earlier records, so it is always written.
+const MAX_KEEPING_LISTS: usize = 8;
 /// The size of a write of a list.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -51,23 +50,22 @@ struct Segment {
     path: PathBuf,
     last: u64,
     bytes: u64,
-    /// It has no record but the first one.
+    /// It has no changes and no list yet, only the record of its source.
     is_empty: bool,
     is_list: bool,
-    /// It is a list that keeps no value of what is before it.
+    /// It is a list that replaces all earlier records, since it keeps no saved values.
     replaces_all: bool,
 }
 
 impl Log {
-    /// Continues the log in a folder, which stays there until the mirror has it. `saved` is the number of the last record that the
-    /// mirror has.
+    /// Continues the log in a folder. Its records stay there until the mirror has them. `saved` is the number of the last record that the mirror has.
     pub fn begin(folder: &Path, source: &str, saved: Option<u64>) -> Self {
         let last = match saved {
             Some(_) => {
                 let last =
                     unsaved::read(folder, source, saved, u64::MAX).last().map(|unsaved| unsaved.number());
                 let last = last.or(saved).unwrap_or_default();
-                // They follow a gap, so they are never replayed, and neither would be what follows them.
+                // Segments after a gap are never replayed, and neither would be new ones after them.
                 remove_if(folder, |first| first > last);
                 last
             }
@@ -99,8 +97,8 @@ impl Log {
         }
         if self.current.is_none() {
             let waiting: u64 = self.closed.iter().filter(|segment| !segment.is_list).map(|s| s.bytes).sum();
-            if waiting >= CHANGES_BYTES {
-                return Err(not_written_for_long());
+            if waiting >= MAX_CHANGES_BYTES {
+                return Err(mirror_lags());
             }
             self.current = Some(self.create(number)?);
         }
@@ -115,7 +113,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the complete content. The saved values of the keys in `keep` stay. Returns the number, and the list for the mirror.
+    /// Writes a list, the complete content of the store. The saved values of the keys in `keep` stay. Returns the number, and the list for the mirror.
     pub fn append_list(
         &mut self,
         revision: i64,
@@ -126,8 +124,8 @@ impl Log {
         self.close();
         let lists = self.closed.iter().rev().filter(|segment| segment.is_list);
         let keeping = lists.take_while(|segment| !segment.replaces_all).count();
-        if !keep.is_empty() && keeping >= KEEPING_LISTS {
-            return (number, Err(not_written_for_long()));
+        if !keep.is_empty() && keeping >= MAX_KEEPING_LISTS {
+            return (number, Err(mirror_lags()));
         }
         let list = self.write_list(number, revision, entries, keep);
         self.forget_old_lists();
@@ -183,7 +181,7 @@ impl Log {
         self.closed.retain(|segment| segment.last > number);
     }
 
-    /// Removes what is before a list that replaces all of it. The newest list is not such a one: a power cut may truncate it.
+    /// Removes the segments before the last list that replaces them. The newest list does not count: a power failure may truncate it.
     fn forget_old_lists(&mut self) {
         let newest = self.closed.iter().rposition(|segment| segment.is_list).unwrap_or_default();
         if let Some(base) = self.closed.range(..newest).rposition(|segment| segment.replaces_all) {
@@ -229,7 +227,7 @@ impl Log {
     }
 }
 
-fn not_written_for_long() -> io::Error {
+fn mirror_lags() -> io::Error {
     io::Error::new(ErrorKind::StorageFull, "the mirror has not been written for long")
 }
 

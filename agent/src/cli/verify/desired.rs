@@ -62,7 +62,7 @@ impl VerifyTarget {
         if !has_input {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
-        let config = self.settings.of_this_machine()?;
+        let config = self.settings.for_this_machine()?;
         let (objects, is_good) = match &self.store {
             Some(url) => of_store(url, self.access(url, &config), terminal)?,
             None => of_manifests(&input::read(&self.files)?, terminal)?,

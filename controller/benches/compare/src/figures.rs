@@ -8,9 +8,9 @@ pub(crate) struct Figures {
     pub(crate) name: &'static str,
     pub(crate) keys: u64,
     /// From nothing to every object reconciled once.
-    pub(crate) started: Duration,
+    pub(crate) start_time: Duration,
     /// From the first of as many changes as there are objects to the last of their runs.
-    pub(crate) churned: Duration,
+    pub(crate) churn_time: Duration,
     /// From one change to its run, sorted.
     pub(crate) latencies: Vec<Duration>,
     /// The memory of the runtime and its cache after the start, in KiB.
@@ -29,8 +29,8 @@ impl Figures {
         json!({
             "runtime": self.name,
             "keys": self.keys,
-            "start": self.started.as_secs_f64(),
-            "churn": self.churned.as_secs_f64(),
+            "start": self.start_time.as_secs_f64(),
+            "churn": self.churn_time.as_secs_f64(),
             "p50": seconds(50),
             "p99": seconds(99),
             "memory": self.memory as f64 / 1024.0,
@@ -52,10 +52,10 @@ impl fmt::Display for Figures {
             f,
             "{:<18} {:>7.3} {:>7.0}   {:>7.3} {:>7.0}  {:>7} {:>7} {:>7}  {:>10}  {:>8}",
             self.name,
-            self.started.as_secs_f64(),
-            per_second(self.started),
-            self.churned.as_secs_f64(),
-            per_second(self.churned),
+            self.start_time.as_secs_f64(),
+            per_second(self.start_time),
+            self.churn_time.as_secs_f64(),
+            per_second(self.churn_time),
             self.percentile(50),
             self.percentile(99),
             self.percentile(100),

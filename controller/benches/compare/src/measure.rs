@@ -19,14 +19,14 @@ use crate::{
 
 /// The number of single changes, one after the other.
 const SINGLE_CHANGES: u64 = 5000;
-/// Changes that wait for the runtime; the store's feed has as many batches.
+/// The capacity of the channel of changes: that of the store's feed.
 const CAPACITY: usize = 64;
 
 /// The progress of the reconcilers.
 #[derive(Default)]
 pub(crate) struct Progress {
     runs: AtomicU64,
-    newest: AtomicU64,
+    newest_version: AtomicU64,
     changed: Notify,
 }
 
@@ -35,7 +35,7 @@ impl Progress {
     pub(crate) fn reconcile(&self, version: Option<&str>) {
         let version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         self.runs.fetch_add(1, Ordering::Relaxed);
-        self.newest.fetch_max(version, Ordering::Relaxed);
+        self.newest_version.fetch_max(version, Ordering::Relaxed);
         self.changed.notify_one();
     }
 
@@ -59,7 +59,7 @@ pub(crate) async fn measure(
     let begin = Instant::now();
     start(Source { initial, changes }, Arc::clone(&progress));
     progress.wait_until(|progress| progress.runs.load(Ordering::Relaxed) >= keys).await;
-    let started = begin.elapsed();
+    let start_time = begin.elapsed();
     // The runtime may still free memory.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let memory = resident()?.saturating_sub(before);
@@ -69,7 +69,7 @@ pub(crate) async fn measure(
         sender.send(State::new(index, keys + index + 1)).await?;
     }
     progress.wait_until(|progress| progress.runs.load(Ordering::Relaxed) >= 2 * keys).await;
-    let churned = begin.elapsed();
+    let churn_time = begin.elapsed();
 
     let mut latencies = Vec::new();
     for index in 0..SINGLE_CHANGES {
@@ -77,11 +77,11 @@ pub(crate) async fn measure(
         let state = State::new(index * 7919 % keys, version);
         let begin = Instant::now();
         sender.send(state).await?;
-        progress.wait_until(|progress| progress.newest.load(Ordering::Relaxed) >= version).await;
+        progress.wait_until(|progress| progress.newest_version.load(Ordering::Relaxed) >= version).await;
         latencies.push(begin.elapsed());
     }
     latencies.sort_unstable();
-    Ok(Figures { name, keys, started, churned, latencies, memory, peak: status("VmHWM:")? })
+    Ok(Figures { name, keys, start_time, churn_time, latencies, memory, peak: status("VmHWM:")? })
 }
 
 /// Resident memory in KiB.

@@ -106,8 +106,8 @@ impl Batch {
 fn refusal(route: KernelRoute, errno: Option<i32>) -> Option<FailedChange> {
     let wait = match apply::outcome(&route, errno) {
         Outcome::Added => return None,
-        Outcome::Conflict => Some(apply::conflict(route.table, route.address, "route-direct-table")),
-        Outcome::Waits(errno) => Some(apply::waits(route.address, errno)),
+        Outcome::Conflict => Some(apply::conflict_reason(route.table, route.address, "route-direct-table")),
+        Outcome::NotReady(errno) => Some(apply::not_ready_reason(route.address, errno)),
         Outcome::Failed(_) => None,
     };
     let problem = format!("add {route}: {}", apply::reason(errno.unwrap_or_default()));

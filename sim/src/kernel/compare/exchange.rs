@@ -1,4 +1,4 @@
-//! One side of a comparison: asks, and puts answers into words that can be compared.
+//! One side of a comparison: sends requests, and renders the answers as lines that can be compared.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(super) struct Peer {
     socket: Box<dyn NetfilterSocket>,
 }
 
-/// The question that follows a batch, so that its answer marks the end of those to the batch.
+/// The sequence number of the request after a batch, whose answer marks the end of the batch's answers.
 const END: u32 = 0x00ff_ffff;
 
 impl Peer {
@@ -33,9 +33,9 @@ impl Peer {
     }
 
     /// Sends a batch, and returns a line for each answer.
-    pub(super) fn ask(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
+    pub(super) fn send_batch(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
         self.socket.send(batch)?;
-        self.socket.send(&question(msg::GETGEN, NFPROTO_UNSPEC, 0, END, &[]))?;
+        self.socket.send(&request(msg::GETGEN, NFPROTO_UNSPEC, 0, END, &[]))?;
         let mut answers = Vec::new();
         loop {
             for message in message::messages(&self.socket.receive()?) {
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    /// All that there is, a line for each thing.
+    /// All tables, chains, rules, sets and elements, a line for each.
     pub(super) fn tables(&mut self) -> io::Result<Vec<String>> {
         let own = self.socket.port();
         let mut lines = Vec::new();
@@ -82,7 +82,7 @@ impl Peer {
                     elements.extend(render::elements(message.attributes()));
                 }
             }
-            // How a set is ordered is the kernel's own affair.
+            // The kernel does not define the order of elements.
             elements.sort();
             lines.extend(elements.into_iter().map(|element| format!("element of {table} {name}: {element}")));
         }
@@ -90,7 +90,7 @@ impl Peer {
     }
 
     fn dump(&mut self, kind: u8, family: u8, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        self.socket.send(&question(kind, family, NLM_F_DUMP, 1, attributes))?;
+        self.socket.send(&request(kind, family, NLM_F_DUMP, 1, attributes))?;
         let mut pieces = Vec::new();
         loop {
             let piece = self.socket.receive()?;
@@ -104,13 +104,13 @@ impl Peer {
     }
 }
 
-fn question(kind: u8, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+fn request(kind: u8, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
     let flags = NLM_F_REQUEST | flags;
     let frame = Frame { subsystem: SUBSYS_NFTABLES, kind, flags, sequence, port: 0, family, resource: 0 };
     frame.write(|out| out.0.extend_from_slice(attributes))
 }
 
-/// Which message, what error, and where in the message.
+/// The number of the message, its error, and the offset of the bad attribute.
 fn answer(message: &Message<'_>) -> String {
     let payload = message.bytes.get(message::HEADER..).unwrap_or_default();
     let code = payload.first_chunk().copied().map_or(0, i32::from_ne_bytes);

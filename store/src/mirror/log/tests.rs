@@ -171,9 +171,9 @@ fn log_is_bounded_until_the_mirror_is_written() {
     let mut keeping = (5..20).map(|revision| log.append_list(revision, &[], &keep).1);
     let error = keeping.find_map(Result::err).expect("a limit");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    assert_eq!(lists(&log), 1 + KEEPING_LISTS);
+    assert_eq!(lists(&log), 1 + MAX_KEEPING_LISTS);
     list(&mut log, 20, &[]);
-    assert_eq!(lists(&log), 2 + KEEPING_LISTS);
+    assert_eq!(lists(&log), 2 + MAX_KEEPING_LISTS);
     log.append_list(21, &[], &keep).1.unwrap();
     assert_eq!(lists(&log), 2);
     let mut written = (0..100).map(|_| log.append(&large));
@@ -181,7 +181,7 @@ fn log_is_bounded_until_the_mirror_is_written() {
     let (number, error) = full.expect("a limit");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
     let bytes: u64 = segments(folder.path()).iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
-    assert!(bytes <= CHANGES_BYTES + 2 * SEGMENT_BYTES, "{bytes}");
+    assert!(bytes <= MAX_CHANGES_BYTES + 2 * SEGMENT_BYTES, "{bytes}");
     assert!(log.append(&large).1.is_err());
     // The mirror has been written.
     log.set_saved(number + 1);

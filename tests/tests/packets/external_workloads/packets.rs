@@ -96,7 +96,7 @@ fn external_workload_is_reached_while_it_is_ready() -> Result<()> {
         }
         assert!(controller.stop()?, "it ends well");
         let holder = etcd.etcdctl(&["get", ELECTION, "--print-value-only"])?;
-        assert_eq!(holder.trim(), "", "the lease is given back");
+        assert_eq!(holder.trim(), "", "the lease is released");
         agent.stop().map(drop)
     })
 }

@@ -8,7 +8,7 @@ use contiv_tests::{
 use super::{ADVERTISED, EVENT_TIMEOUT, FROM_NODE, routes, start, wait_for_addresses};
 
 /// The external and the load-balancer addresses of the service with this number.
-fn outside(number: u8) -> Vec<String> {
+fn external_addresses(number: u8) -> Vec<String> {
     let of_range = |range: &Range| Family::BOTH.map(|family| range.address(family, number).to_string());
     [of_range(&ranges::EXTERNAL_IPS), of_range(&ranges::LOAD_BALANCERS)].concat()
 }
@@ -28,7 +28,7 @@ fn policy_local_advertises_only_with_a_ready_local_backend() -> Result<()> {
         state.put_manifest(&web(&[lab.pod3.host], vec![]))?;
         let _agent = start(lab, &state, &[])?;
         assert!(routes(&lab.node, ADVERTISED)?.is_empty(), "the only backend is on the other node");
-        let expected = outside(80);
+        let expected = external_addresses(80);
         state.put_manifest(&web(&[lab.pod3.host, lab.pod1.host], vec![]))?;
         wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&expected))?;
         let listed = routes(&lab.node, ADVERTISED)?;
@@ -47,24 +47,24 @@ fn policy_cluster_advertises_with_any_backend() -> Result<()> {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod3.host]))?;
         let _agent = start(lab, &state, &[])?;
-        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&external_addresses(80)))?;
         state.put(&Service::new("web", 80, &[]))?;
         wait_for_addresses(&lab.node, ADVERTISED, &[])?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
-        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&external_addresses(80)))?;
         state.delete(&Service::new("web", 80, &[]))?;
         wait_for_addresses(&lab.node, ADVERTISED, &[])
     })
 }
 
 #[test]
-fn advertised_addresses_follow_the_setting_and_old_ones_go() -> Result<()> {
-    isolated("routes::advertised::advertised_addresses_follow_the_setting_and_old_ones_go", |lab| {
+fn advertised_addresses_change_with_the_setting() -> Result<()> {
+    isolated("routes::advertised::advertised_addresses_change_with_the_setting", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let agent = start(lab, &state, &[])?;
         agent.stop()?;
-        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&outside(80)))?;
+        wait_for_addresses(&lab.node, ADVERTISED, &as_strs(&external_addresses(80)))?;
         let flags =
             ["--route-advertise=cluster", "--route-advertise-table=1067", "--route-reach-from-node=false"];
         let _agent = start(lab, &state, &flags)?;
@@ -105,7 +105,7 @@ fn stop_withdraws_advertised_routes_if_configured() -> Result<()> {
         assert!(!routes(&lab.node, ADVERTISED)?.is_empty() && !from_node.is_empty());
         agent.stop()?;
         assert!(routes(&lab.node, ADVERTISED)?.is_empty());
-        assert_eq!(routes(&lab.node, FROM_NODE)?, from_node, "the rest stays");
+        assert_eq!(routes(&lab.node, FROM_NODE)?, from_node, "routes for the node itself stay");
         Ok(())
     })
 }

@@ -80,7 +80,7 @@ impl ConvertedSetting {
         Self::new(Conversion::Unknown, "contiv does not know this setting; look up what it does")
     }
 
-    /// The value has another type, or is none that the setting allows.
+    /// The value has the wrong type, or the setting does not allow it.
     pub(super) fn bad_value() -> Self {
         Self::new(Conversion::Unknown, "not a valid value of this setting")
     }

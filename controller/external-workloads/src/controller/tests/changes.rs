@@ -25,7 +25,7 @@ async fn service_gets_workloads_that_it_selects_in_its_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_service_takes_its_slices_with_it() {
+async fn slices_of_deleted_service_are_deleted() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(service("also", "web")).await;
@@ -94,7 +94,7 @@ async fn only_services_whose_endpoints_change_are_written() {
     cluster.end().await;
 }
 
-/// Trap: in linkerd a changed zone is a change of labels only, which has no effect until the resync.
+/// linkerd treats a changed zone as a change of labels only, which has no effect until the resync.
 #[tokio::test(start_paused = true)]
 async fn changed_zone_alone_is_written_at_once() {
     let cluster = Cluster::start();
@@ -129,7 +129,7 @@ async fn foreign_changes_to_slices_are_undone_and_foreign_slices_kept() {
     cluster.put(foreign).await;
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1", "192.0.2.9"])]));
-    // From now on it has another owner, and a new one replaces it.
+    // With another owner the slice is left alone, and the controller creates a new one.
     let mut taken = ours;
     taken.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
     cluster.put(taken).await;
@@ -150,7 +150,7 @@ async fn unreadable_value_changes_nothing_and_blocks_nothing() {
     cluster.settle().await;
     let both = backends(&[("web", &["192.0.2.1", "192.0.2.2"])]);
     assert_eq!(cluster.backends().await, both);
-    // Nor in the next term, whose leader never saw it in a valid state.
+    // In the next term the leader has never seen a valid state of the workload.
     cluster.lease.revoke();
     cluster.lease.grant();
     cluster.settle().await;
@@ -175,9 +175,10 @@ async fn nothing_is_written_when_nothing_has_to_change() {
     cluster.end().await;
 }
 
-/// linkerd's table of endpoint changes, and the zone beside it.
+/// A change of a workload.
 type Change = fn(&mut contiv_proto::message::externalworkload::ExternalWorkload);
 
+/// linkerd's table of endpoint changes, with one more for the zone.
 #[test]
 fn change_concerns_services_when_it_changes_endpoints_or_labels() {
     let mut base = workload("a", "web", "192.0.2.1");

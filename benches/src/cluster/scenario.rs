@@ -9,7 +9,7 @@ pub const SECTION: &str = "cluster";
 
 /// The measurements to make at one size.
 #[derive(Debug, Clone, Copy)]
-pub struct Questions {
+pub struct Scenario {
     /// The section of the figures in the table.
     pub section: &'static str,
     /// The size.
