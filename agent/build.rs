@@ -1,4 +1,4 @@
-//! Tells the binary of which commit it is and which features it has, for `contiv version`. What is built without git, as from a
+//! Sets the commit and the features that `contiv version` prints. What is built without git, as from a
 //! tarball, does not know the commit; `CONTIV_COMMIT` says it then.
 
 use std::process::Command;
@@ -24,7 +24,7 @@ fn features() -> Vec<String> {
     features
 }
 
-/// The commit of the working tree that this package is in, if it is in one of its own.
+/// The commit of the repository that this package is in; none if the package is part of another repository, or of none.
 fn of_git() -> Option<String> {
     // The sources may have been unpacked inside of another working tree.
     git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;

@@ -1,4 +1,4 @@
-//! The running agent, put together: store, node, renderers, debug HTTP, signals.
+//! Assembles the running agent: store, node core, renderers, debug HTTP, signals.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
@@ -167,7 +167,7 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
 const HEALTHZ: &str = "health for load balancers";
 const METRICS: &str = "metrics for scrapers";
 
-/// The address of /healthz, if it is wanted.
+/// The address of /healthz, if it is configured.
 async fn open_healthz(config: &Config) -> anyhow::Result<Option<PatientListener>> {
     let Some(address) = config.healthz_listen.0 else { return Ok(None) };
     PatientListener::open("--healthz-listen", address, HEALTHZ).await.map(Some)
@@ -193,7 +193,7 @@ struct Scrapes {
     certificate: Option<ServerCertificate>,
 }
 
-/// The address of the metrics, if they are wanted on one of their own.
+/// The separate address of the metrics, if it is configured.
 async fn open_metrics(config: &Config) -> anyhow::Result<Option<Scrapes>> {
     let Some(address) = config.metrics_listen.0 else { return Ok(None) };
     let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
@@ -278,7 +278,7 @@ fn counters(config: &Config) -> ConnectionCounters {
     }
 }
 
-/// The renderers have ended, so nothing adds again what is removed here.
+/// The renderers have ended, so nothing can add the removed objects again.
 fn withdraw(config: &Config) {
     match Routes::new(config.routes()).withdraw() {
         Ok(report) => info!(routes = report.removed, "the advertised routes are withdrawn"),

@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn permitted_capability_becomes_effective() {
-        // In a thread of its own, since it drops the capability first and each thread has its own capabilities.
+        // In a separate thread: the test drops the capability, and capabilities belong to threads.
         std::thread::spawn(|| {
             let mut sets = capabilities(None).unwrap();
             let is_permitted = sets.permitted.contains(CapabilitySet::NET_ADMIN);

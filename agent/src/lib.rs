@@ -2,12 +2,12 @@
 //!
 //! - [`cli`] has one file for each subcommand.
 //! - [`config`] is the agent's configuration: file, environment, flags.
-//! - [`agent`] puts the running agent together out of the parts below.
+//! - [`agent`] assembles the running agent from the parts below.
 //! - [`controller`] assembles the running `contiv controller`, of the cluster-wide [`controllers`].
 //! - [`node`] owns all state: a pure core that decides, and drivers around it.
-//! - [`health`] tells load balancers how this node is.
+//! - [`health`] answers the health checks of load balancers.
 //! - [`counters`] are those of the kernel, by service.
-//! - [`service_manager`] tells systemd how the agent is.
+//! - [`service_manager`] reports the agent's state to systemd.
 //! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
 pub mod agent;

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::node::{Input, Request};
 
-/// The pause before the kernel is asked again after a failure.
+/// The pause before the watch is opened again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The addresses of this node's interfaces.

@@ -52,7 +52,7 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
 #[derive(Debug)]
 pub(crate) struct PatientListener {
     address: SocketAddr,
-    /// What is served there, for the log.
+    /// The name of the server, for the log.
     what: &'static str,
     /// None while another program has the address.
     listener: Option<TcpListener>,

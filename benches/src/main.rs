@@ -1,4 +1,4 @@
-//! `contiv-bench`: measures, prints a table, writes JSON and plots. Runs in namespaces of its own.
+//! `contiv-bench`: measures, prints a table, writes JSON and plots. Runs in its own namespaces.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -168,7 +168,7 @@ fn scenario(quick: bool) -> Vec<Scenario> {
 
 #[expect(clippy::print_stdout, reason = "this is the result")]
 fn report(figures: &[Figure], options: &Options) -> Result<()> {
-    // Those of single changes have a table of their own; here are only the ones with a limit.
+    // Single changes have a separate table; this one has only those with a limit.
     let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.wanted.is_some();
     println!("{}", table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>()));
     if figures.iter().any(|figure| figure.section == changes::SECTION) {

@@ -59,7 +59,7 @@ impl Kernel {
         for batch in batches {
             send(self.socket.as_raw_fd(), batch, MsgFlags::empty()).map_err(failed("send a batch"))?;
             let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())
-                .map_err(failed("hear the kernel's verdict"))?;
+                .map_err(failed("receive the kernel's verdict"))?;
             let kind = answer[..length].get(4..6).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
             let code = answer[..length].get(16..20).map(|code| [code[0], code[1], code[2], code[3]]);
             match (kind, code.map(i32::from_ne_bytes)) {
@@ -116,7 +116,7 @@ impl Commits {
             let length = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
                 Ok(length) => length,
                 Err(nix::Error::EAGAIN) => return Ok(None),
-                Err(error) => return Err(failed("hear of commits")(error)),
+                Err(error) => return Err(failed("receive notifications of commits")(error)),
             };
             let at = Instant::now();
             let mut rest = &self.buffer[..length];

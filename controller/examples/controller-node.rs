@@ -27,7 +27,7 @@ use contiv_controller::{
 use contiv_store::Entry;
 use tokio_util::sync::CancellationToken;
 
-/// How long until a missing template is looked for again: nothing tells when it comes.
+/// How long until a missing template is looked up again: no event reports its creation.
 const TEMPLATE_RETRY: Duration = Duration::from_secs(10);
 
 struct Page {
@@ -106,7 +106,7 @@ impl Website {
         Ok(())
     }
 
-    /// The template; while there is none the whole reconciliation ends, and is tried later. That is no failure.
+    /// The template; while it is missing the reconciliation ends and is tried later, without counting as a failure.
     fn template(&self, name: &str) -> Result<String, BoxError> {
         match fs::read_to_string(self.templates.join(name)) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -239,7 +239,7 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(manager.run(stop.clone()));
         settle().await;
-        // It waits for its template, which is no failure: what is unknown is reaped.
+        // It waits for its template, which is no failure, so unknown objects are reaped.
         assert_eq!(files(folder.path()), ["shop/old: old"]);
         fs::write(templates.path().join("plain"), "{notice}<p>{text}").unwrap();
         tokio::time::sleep(TEMPLATE_RETRY).await;

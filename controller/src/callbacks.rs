@@ -1,7 +1,7 @@
-//! The callback flavour: tell me of each object that is there, and of each that is gone.
+//! Controllers with callbacks: `upsert` for each existing object, and `delete` for each deleted one.
 //!
-//! A thin adapter upon [`Controller`]: what is called is decided when the key is worked on. An object that was deleted
-//! and made again meanwhile is an upsert only. One call may be repeated, so both must be idempotent.
+//! A thin adapter upon [`Controller`]: the callback is chosen when the key is worked on. An object that was deleted and made
+//! again meanwhile is an upsert only. One call may be repeated, so both must be idempotent.
 //!
 //! ```
 //! use contiv_controller::{ResourceType, callbacks::{new_resource, test_run}};

@@ -40,7 +40,7 @@ impl Lease {
         lease
     }
 
-    /// A lease that is held when its holder says so.
+    /// A lease that the returned holder grants and revokes.
     ///
     /// ```
     /// use contiv_controller::lease::Lease;

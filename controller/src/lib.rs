@@ -17,7 +17,7 @@
 //! | [`runnable`] | what a manager runs: controllers, and other work that is no controller of keys |
 //! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
-//! | [`writer`] | writes that never overwrite somebody else's and never happen after the lease is lost |
+//! | [`writer`] | writes that never overwrite a concurrent change and never happen after the lease is lost |
 //! | [`testing`] | controllers without loops, for tests |
 //!
 //! The crate's folder `examples/` has programs to start from; `contiv-store-testing` has a store in memory with seeded faults. All

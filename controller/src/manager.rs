@@ -56,7 +56,7 @@ pub enum ManagerError {
         /// The name.
         name: String,
     },
-    /// Two controllers each write what the other watches and could trigger each other for ever.
+    /// Two controllers each write a type that the other watches, and could trigger each other endlessly.
     #[error(
         "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
         .0.one, .0.other
@@ -75,7 +75,7 @@ pub struct Manager {
     queues: Queues,
 }
 
-/// What is run, with the probe of its supervisor.
+/// A registered runnable, with the probe of its supervisor.
 struct Registered {
     runnable: Arc<dyn Runnable>,
     probe: LivenessProbe,

@@ -1,6 +1,5 @@
 //! Reflectors: what fills a cache, and says what changed.
-//!
-//! A reflector stands on [`contiv_store::Feed`], which lists and watches for ever: there is one implementation of that
+//! A reflector uses [`contiv_store::Feed`], which lists and watches: there is one implementation of that
 //! in the project. The reflector adds the type: it decodes, keeps a [`Cache`], and compares each list with it so that
 //! no deletion is lost.
 //!
@@ -84,7 +83,7 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Changed(batch) => events = Some(contents.apply(batch)),
             FeedEvent::Down { reason } => contents.set_down(Some(reason)),
             FeedEvent::Up => contents.set_down(None),
-            // Those are of the whole store, whatever their type, and its owner reports them. The objects stay.
+            // These problems are of the whole store, of all types, and its owner reports them. The objects stay.
             FeedEvent::Problems(_) | FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
         });
         events

@@ -11,7 +11,7 @@ pub type Key = Arc<str>;
 
 type Decode<T> = dyn Fn(&Entry) -> Result<T, BoxError> + Send + Sync;
 
-/// A type of objects: what it is called, below which prefix its keys are, and how a value is read.
+/// A type of objects: its name, the prefix of its keys, and the decoder of its values.
 ///
 /// ```
 /// use contiv_controller::ResourceType;

@@ -13,7 +13,7 @@ use crate::BoxError;
 pub use placement::Placement;
 pub use setup::Setup;
 
-/// What is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or work that is no controller of
+/// A unit of work that is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or one that is no controller of
 /// keys.
 ///
 /// ```

@@ -12,7 +12,7 @@ use crate::{
     runnable::Setup,
 };
 
-/// Runs a controller's reconciler when the test says so, and shows what its mappers would ask for.
+/// Runs a controller's reconciler on demand, and returns the keys that its mappers would request.
 ///
 /// Each call sees the store as it is at that moment. The initializer, background task, queue and workers do not run.
 ///

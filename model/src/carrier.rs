@@ -1,4 +1,4 @@
-//! The carrier of a service: the renderer that brings its connections to backends, and the reason why it is not the one asked for.
+//! The carrier of a service: the renderer that programs its connections, and the reason if it is not the requested one.
 
 use std::{fmt, net::IpAddr};
 

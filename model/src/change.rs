@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContivService, Families, InterfaceName, NodeFacts, ServiceId};
 
-/// The complete desired state. A renderer removes everything of its own that is not in it.
+/// The complete desired state. A renderer removes all its objects that are not in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Every service that is rendered.
@@ -78,7 +78,7 @@ impl Snapshot {
 }
 
 impl fmt::Display for Snapshot {
-    /// Lists what it holds: the services by name, the addresses of node ports, and the interfaces.
+    /// Lists its content: the services by name, the addresses of node ports, and the interfaces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "services: [")?;
         list(f, self.services.keys())?;

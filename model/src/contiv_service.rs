@@ -66,7 +66,7 @@ pub struct ContivService {
     pub source_ranges: BTreeSet<IpNetwork>,
     /// The ranges restrict the node ports too. Never set without ranges.
     pub source_ranges_on_node_ports: bool,
-    /// The port on which the node tells a load balancer over HTTP whether it has local backends. Only load balancers with
+    /// The port on which the node answers health checks of a load balancer: whether it has local backends. Only load balancers with
     /// external policy Local have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,

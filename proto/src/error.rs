@@ -24,7 +24,7 @@ pub enum DecodeError {
     Field {
         /// The path to the field, as in `port[0].node_port`, spelled as in the value.
         field: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         problem: String,
     },
     /// The value is neither a JSON object nor a protobuf message of this type.
@@ -51,6 +51,6 @@ pub enum DecodeError {
 pub struct EncodeError {
     /// The path to the field, as in `addresses[0].type`.
     pub field: String,
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub problem: String,
 }

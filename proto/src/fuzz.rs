@@ -1,4 +1,4 @@
-//! Laws of keys and values, whatever the input. Fuzzers look for input that breaks one (`fuzz/`).
+//! Properties of keys and values that hold for any input. Fuzzers search for input that violates one (`fuzz/`).
 
 use prost::Message;
 
@@ -7,7 +7,7 @@ use crate::{DecodeError, Key, Kind, Object};
 /// `input` is a key, or a type, a namespace and a name, a line each.
 ///
 /// # Panics
-/// When a key reads back as another one, or an error does not say what is wrong.
+/// When a key reads back as another one, or an error does not name the key.
 pub fn key(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     match Key::parse(text) {

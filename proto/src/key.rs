@@ -29,7 +29,7 @@ pub struct Key {
 pub struct KeyError {
     /// The whole key.
     pub key: String,
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub problem: String,
 }
 

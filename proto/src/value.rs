@@ -8,7 +8,7 @@
 //! Read is more than that, because values come from any client:
 //! - proto names and lowerCamelCase; where both are there the latter counts, and of two equal names the last, as in Go;
 //! - unknown fields, which an older or a newer Contiv may have written;
-//! - enums by name or by number, integers as numbers or in quotes, `null` for the default of whatever it stands for;
+//! - enums by name or by number, integers as numbers or in quotes, `null` for the default of the field;
 //! - binary protobuf, as Contiv's other serialisers write it.
 
 mod lenient;

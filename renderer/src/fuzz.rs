@@ -4,7 +4,7 @@ use contiv_model::Snapshot;
 
 use crate::{dry_run, nftables, nftables::conntrack, route};
 
-/// The first byte of `input` chooses the subsystem of the rest: nf_tables, conntrack or routes.
+/// The first byte of `input` chooses the subsystem of the message in the other bytes: nf_tables, conntrack or routes.
 ///
 /// # Panics
 /// When something that was read does not round-trip.
@@ -19,7 +19,7 @@ pub fn netlink(input: &[u8]) {
     }
 }
 
-/// Text in nft's language contains nothing unexpected, whatever the names of services are.
+/// Text in nft's language contains nothing unexpected for any names of services.
 ///
 /// # Panics
 /// When text of a service became syntax.

@@ -1,8 +1,8 @@
 //! The kernel as the nftables renderer uses it: the real one, or a model.
 //!
-//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this. [`Linux`](crate::linux::Linux) is the
-//! kernel of this process's network namespace. A simulation puts a model here, and runs the renderer without threads, waiting
-//! or real time.
+//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this.
+//! [`Linux`](crate::linux::Linux) is the kernel of this process's network namespace. A simulation provides a model instead, and
+//! runs the renderer without threads, waiting or real time.
 
 use std::{
     fmt, io, thread,
@@ -11,13 +11,13 @@ use std::{
 
 /// The side of a kernel that the nftables renderer sees.
 pub trait Kernel: fmt::Debug + Send + Sync {
-    /// Opens a netfilter netlink socket of its own.
+    /// Opens a new netfilter netlink socket.
     ///
     /// # Errors
     /// Those of the system; `EPROTONOSUPPORT` where the kernel has no netfilter.
     fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>>;
 
-    /// Joins netfilter multicast groups. What the socket with the port `own` does is not heard.
+    /// Joins netfilter multicast groups. Changes by the socket with the port `own` are not delivered.
     ///
     /// # Errors
     /// Those of the system.
@@ -58,7 +58,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     }
 }
 
-/// A netfilter netlink socket. What is sent and received is whole netlink messages.
+/// A netfilter netlink socket. It sends and receives whole netlink messages.
 pub trait NetfilterSocket: fmt::Debug + Send {
     /// The port by which the kernel names this socket as the origin of a change.
     fn port(&self) -> u32;
@@ -82,12 +82,12 @@ pub trait NetfilterSocket: fmt::Debug + Send {
     fn discard(&mut self);
 }
 
-/// Hears what others do.
+/// Receives the notifications of changes by other sockets.
 pub trait Notifications: fmt::Debug + Send {
-    /// Waits for something to hear, for at most `timeout`; without one as long as it takes.
+    /// Waits for a notification, for at most `timeout`; without one indefinitely.
     ///
     /// # Errors
-    /// When nothing can be heard any more.
+    /// When no notifications can be received any more.
     fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent>;
 }
 
@@ -120,15 +120,15 @@ pub trait Membership: fmt::Debug + Send {
     /// Those of the system.
     fn rejoin(&self) -> io::Result<()>;
 
-    /// Tells the listener that something was missed.
+    /// Reports to the listener that notifications were missed.
     fn report_missed(&self);
 }
 
-/// Work beside the renderer. Asked for through channels of its own.
+/// Work beside the renderer, on another thread. Requested through its own channels.
 pub trait BackgroundTask: Send {
-    /// Works, and waits for work, until nobody can ask for anything any more.
+    /// Works, and waits for requests, until all senders are dropped.
     fn run(self: Box<Self>);
 
-    /// Does what has been asked for so far, without waiting for more. False when nobody can ask for anything any more.
+    /// Handles the pending requests without waiting for more. False when all senders are dropped.
     fn step(&mut self) -> bool;
 }

@@ -15,7 +15,7 @@ use crate::{
     netlink::{LinuxSocket, Listener},
 };
 
-/// The kernel of the network namespace in which it is asked.
+/// The kernel of the calling thread's network namespace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Linux;
 

@@ -23,7 +23,7 @@ const FAILED_RESYNCS_BEFORE_ISOLATION: u32 = 5;
 #[derive(Debug)]
 pub struct PoisonIsolator<R> {
     inner: R,
-    /// The state that was applied last, where a search begins; none if there is none.
+    /// The state that was applied last, where a search begins; none before the first.
     active: Option<Snapshot>,
     /// The services that are left out.
     refused: BTreeMap<ServiceId, Refusal>,
@@ -243,7 +243,7 @@ impl<R: Renderer> PoisonIsolator<R> {
     }
 }
 
-/// Sums up both reports. The later one says what is left out.
+/// Sums up both reports. The services left out are those of the later one.
 fn add(report: &mut Report, later: Report) {
     report.added += later.added;
     report.removed += later.removed;

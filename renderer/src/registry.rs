@@ -20,7 +20,7 @@ pub struct Options {
     pub own_table: bool,
     /// The options of the renderer `route`.
     pub route: RouteOptions,
-    /// Is told of each search for stale flows by the renderer `nftables`.
+    /// Called for each search for stale flows by the renderer `nftables`.
     pub stale_flows: Option<Arc<dyn StaleFlowObserver>>,
 }
 

@@ -18,7 +18,7 @@ pub trait Renderer: Send {
     /// before that; an error occurs again in the resync, and is reported there.
     fn prepare(&mut self) {}
 
-    /// Makes the dataplane equal to `snapshot`, whatever it is now; what is right already is not touched.
+    /// Makes the dataplane equal to `snapshot`, from any state; correct objects are not touched.
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError>;
 
     /// Applies the changes since the last successful call.
@@ -45,7 +45,7 @@ pub trait Renderer: Send {
     /// The applied state, for people and for tests.
     fn describe(&self) -> Description;
 
-    /// Removes everything this renderer ever put in place, and nothing else. Works without a resync before it.
+    /// Removes everything that this renderer programmed, and nothing else. Works without a resync before it.
     fn cleanup(&mut self) -> Result<Report, RenderError>;
 }
 
@@ -90,7 +90,7 @@ pub const LEFT_TO_NFTABLES: &str = "nftables";
 pub struct Description {
     /// Services that are applied.
     pub services: usize,
-    /// Sizes by name of the thing counted, in a fixed order.
+    /// Sizes by the name of the counted objects, in a fixed order.
     pub sizes: Vec<(String, usize)>,
     /// The whole state as text in the renderer's own language, deterministic.
     pub text: String,

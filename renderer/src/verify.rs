@@ -19,7 +19,7 @@ pub trait Verifier: Send {
 /// The result of one comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// How many things were compared: elements, chains, rules, routes.
+    /// The number of compared elements, chains, rules and routes.
     pub checked: usize,
     /// All differences.
     pub drift: BTreeSet<Drift>,

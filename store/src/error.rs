@@ -1,4 +1,4 @@
-//! Errors of stores, and problems of single objects that must not stop the rest.
+//! Errors of stores, and problems of single objects that must not affect others.
 
 use std::{fmt, io, time::Duration};
 
@@ -102,7 +102,7 @@ pub struct Problem {
     /// The field, as in `spec.ports[0].port`, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong, and what would be valid.
+    /// The problem, and what would be valid.
     pub reason: String,
 }
 

@@ -146,7 +146,7 @@ impl Feed {
         Self::start_with(store, prefix.into(), false)
     }
 
-    /// As [`Feed::start`], with lists in pages: a receiver works on one while the next is on its way.
+    /// As [`Feed::start`], with lists in pages: a receiver works on one page while the next is fetched.
     pub fn start_paged(
         store: Arc<dyn Store>,
         prefix: impl Into<String>,

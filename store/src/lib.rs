@@ -1,7 +1,6 @@
 //! Where the state of contiv lives: one [`Store`] trait, with etcd, a folder of manifests and a Kubernetes API server behind
 //! it.
-//!
-//! - [`url`] reads store URLs; [`open()`] opens what they name.
+//! - [`url`] parses store URLs; [`open()`] opens the store of a URL.
 //! - [`etcd`], [`dir`] and [`mod@kube`] are the backends. All hold the same keys and the same values, those of Contiv.
 //! - [`feed`] lists and watches a store: snapshot, changes, reconnects.
 //! - [`mirror`] saves the last good state on disk.

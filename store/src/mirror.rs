@@ -131,9 +131,9 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The number of saved entries, and whether this key is one of them, without reading the rest of the database. A
-    /// database that cannot be read may hold anything, and counts as full.
-    /// Every value in newer records of the log counts as an entry of its own, and deletions there do not count.
+    /// The number of saved entries, and whether this key is one of them, without reading the whole database. A database that
+    /// cannot be read may hold anything, and counts as full. Every value in newer records of the log counts as a separate
+    /// entry, and deletions there do not count.
     pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         let in_database = || {

@@ -31,7 +31,7 @@ pub struct NodeScope<'a> {
     pub node_name: &'a str,
     /// The value of the label by which services name this proxy. Empty: those without the label are for it.
     pub proxy_name: &'a str,
-    /// The folder of the mirror, which nobody has opened yet.
+    /// The folder of the mirror, which is not open yet.
     pub state_dir: &'a Path,
 }
 

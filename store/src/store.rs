@@ -78,7 +78,7 @@ pub enum Condition {
         /// See [`Entry::mod_revision`].
         mod_revision: i64,
     },
-    /// It has existed since this revision, whatever was written to it.
+    /// It has existed since this revision, with any value.
     Since {
         /// The full key.
         key: String,
@@ -201,7 +201,7 @@ pub const TRANSACTION_BYTES: usize = 1 << 20;
 /// Commits any number of operations, in chunks limited by [`TRANSACTION_LIMIT`] and [`TRANSACTION_BYTES`], and returns the last
 /// revision.
 ///
-/// Not atomic: a reader can see the first chunks without the rest, and after an error the earlier chunks stay.
+/// Not atomic: a reader can see the first chunks without the others, and after an error the earlier chunks stay.
 ///
 /// # Errors
 /// The first error of [`Store::commit`].

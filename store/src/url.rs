@@ -33,7 +33,7 @@ pub enum StoreUrl {
 pub struct UrlError {
     /// The text.
     pub url: String,
-    /// What is wrong with it, and what would be right.
+    /// Why it is invalid, and what would be valid.
     pub problem: String,
 }
 
@@ -64,7 +64,7 @@ impl FromStr for StoreUrl {
     }
 }
 
-/// A folder, and how it is to be read.
+/// A folder, and the options for reading it.
 fn dir(text: &str) -> Result<StoreUrl, String> {
     let (path, links) = match text.rsplit_once('?') {
         None => (text, Links::Inside),

@@ -8,8 +8,8 @@
 //!                      client                  knows the service ranges, via `node`, and no pod
 //! ```
 //!
-//! No root is needed: [`isolated`] runs a test again inside user, network, mount and process namespaces of its own, and
-//! everything in there ends with it. Where namespaces cannot be made, the test fails; it is never skipped.
+//! No root is needed: [`isolated`] runs a test again inside new user, network, mount and process namespaces, and everything in
+//! there ends with it. Where namespaces cannot be made, the test fails; it is never skipped.
 //!
 //! The client has no route to pods. So a reply that left a node without its address being translated back is seen as a
 //! failure, and not hidden by routing.

@@ -58,7 +58,7 @@ impl Backends {
     }
 }
 
-/// A line for each backend of a port, or one that says that there is none.
+/// A line for each backend of a port, or one line for a port without backends.
 fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
     let title = match port.name.as_str() {
         "" => format!("{}/{}", port.port, port.protocol),

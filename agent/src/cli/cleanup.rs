@@ -12,12 +12,12 @@ use crate::{
     state_dir,
 };
 
-/// Remove everything that the agent has put into this node's kernel, and nothing else
+/// Remove everything that the agent has programmed on this node, and nothing else
 ///
 /// Exit codes: 0 nothing of it is left; 1 something could not be removed, or an agent is running; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Cleanup {
-    /// Only what these have put there [default: all]
+    /// Only what these renderers have programmed [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     renderers: Vec<RendererName>,
 

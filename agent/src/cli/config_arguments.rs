@@ -25,7 +25,7 @@ pub(super) struct ConfigArguments<C: Settings> {
     )]
     config: Option<PathBuf>,
 
-    /// Print the effective configuration, or what is wrong with it, and exit
+    /// Print the effective configuration, or its errors, and exit
     #[arg(long)]
     check_config: bool,
 

@@ -28,12 +28,12 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    /// Reads all of them. An unreadable path is a problem like any other, and the rest is read.
+    /// Reads all of them. An unreadable path is a problem like any other, and all other paths are read.
     pub(super) fn read(&self) -> anyhow::Result<ParsedManifests> {
         read(&self.files)
     }
 
-    /// Prints the problems, a line each, and what is skipped.
+    /// Prints the problems and the skipped objects, a line each.
     pub(super) fn report(&self, parsed: &ParsedManifests, err: &mut impl Write) -> io::Result<()> {
         print_findings(parsed, err)?;
         let skipped = parsed.skipped.len();

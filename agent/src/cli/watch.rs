@@ -87,7 +87,7 @@ pub(super) fn redraw(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The lines that fit into this many rows; the last one tells how many are left out.
+/// The lines that fit into this many rows; the last one has the number of omitted lines.
 fn fitting(text: &str, rows: usize) -> Vec<Cow<'_, str>> {
     let count = text.lines().count();
     if count <= rows {

@@ -2,8 +2,8 @@
 //! endpoints on this node (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
 //!
 //! - [`ProxyHealth`] and [`HealthCheck`] are the pure decisions.
-//! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node tells it
-//!   what changes, and waits for nothing.
+//! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node core sends it what
+//!   changes, and waits for nothing.
 
 mod check;
 mod proxy;

@@ -30,7 +30,7 @@ const REMEMBERED: usize = 64;
 /// The path that the owner of a token must be allowed to read.
 const PATH: &str = "/metrics";
 
-/// Who may scrape.
+/// The bearer tokens that may scrape.
 #[derive(Debug, Default)]
 pub struct ScrapeGuard {
     /// A file with tokens, one a line.
@@ -41,11 +41,11 @@ pub struct ScrapeGuard {
 #[derive(Debug)]
 struct Reviews {
     reviewer: TokenReviewer,
-    /// The latest answers. Locked while one is asked for, so that strangers cost the API server one request at a time.
+    /// The latest answers. Locked during a review, so that unknown tokens cost the API server one request at a time.
     known: Mutex<BTreeMap<String, (Instant, Review)>>,
 }
 
-/// Why somebody may not scrape.
+/// Why a request may not scrape.
 #[derive(Debug, Error)]
 enum Denied {
     #[error("a scrape needs the header Authorization with a bearer token that is known here")]
@@ -59,12 +59,12 @@ enum Denied {
 }
 
 impl ScrapeGuard {
-    /// Without a file and a reviewer everybody may. With both one of them is enough.
+    /// Without a file and a reviewer every request may. With both one of them is enough.
     pub fn new(tokens: Option<PathBuf>, reviewer: Option<TokenReviewer>) -> Self {
         Self { tokens, reviews: reviewer.map(|reviewer| Reviews { reviewer, known: Mutex::default() }) }
     }
 
-    /// Whether anybody is kept out.
+    /// Whether a token is required.
     pub const fn asks_for_tokens(&self) -> bool {
         self.tokens.is_some() || self.reviews.is_some()
     }
@@ -147,7 +147,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Compares in a time that does not tell how much of them is equal. An empty line is no token.
+/// Compares in a time that does not depend on the number of equal bytes. An empty line is no token.
 fn is_same(known: &str, token: &str) -> bool {
     let differences = known.bytes().zip(token.bytes()).fold(0, |found, (one, other)| found | (one ^ other));
     !known.is_empty() && known.len() == token.len() && differences == 0

@@ -1,4 +1,4 @@
-//! `/healthz` and `/livez`, which tell load balancers whether this node can take traffic. On an address of their own, since the
+//! `/healthz` and `/livez`, by which load balancers learn whether this node can take traffic. On a separate address, since the
 //! debug HTTP is for this machine. As kube-proxy's `ProxyHealthServer`.
 
 #[cfg(test)]

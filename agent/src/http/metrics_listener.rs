@@ -1,4 +1,4 @@
-//! `/metrics` on an address of its own, for scrapers on other machines: the debug HTTP is for this one.
+//! `/metrics` on a separate address, for scrapers on other machines: the debug HTTP is for this machine only.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ fn router(api: Api, who: Arc<ScrapeGuard>) -> Router {
         .layer(from_fn(move |request, next| guard(Arc::clone(&who), request, next)))
 }
 
-/// Serves the metrics until `stop` is cancelled, to those whom `who` lets in; over TLS with a certificate.
+/// Serves the metrics until `stop` is cancelled, to requests that `who` allows; over TLS with a certificate.
 ///
 /// # Errors
 /// When the listener fails.

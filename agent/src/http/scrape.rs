@@ -15,7 +15,7 @@ use flate2::{Compression, write::GzEncoder};
 use super::Api;
 use crate::metrics::Exposition;
 
-/// While the node does not answer, its gauges are the previous ones; the rest is current.
+/// While the node core does not answer, its gauges keep their previous values; all other metrics are current.
 pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let metrics = Arc::clone(&api.metrics);
     let _ = api.ask(move |core| metrics.set_state(core, Instant::now())).await;

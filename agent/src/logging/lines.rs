@@ -105,7 +105,7 @@ fn next(messages: &Receiver<Message>, lost: &AtomicUsize) -> Result<Message, Rec
         Err(TryRecvError::Empty) => {
             let lost = lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                // It is queued as a line of its own.
+                // It is queued as a separate line.
                 warn!(lines = lost, "log lines are lost: the reader of standard error was too slow");
             }
             messages.recv()

@@ -1,4 +1,4 @@
-//! Writes panics to the log. The message of the standard library would block while nobody reads standard error.
+//! Writes panics to the log. The message of the standard library would block while no process reads standard error.
 
 use std::{
     any::Any,

@@ -248,7 +248,7 @@ impl KubeProxyMetrics {
         }
     }
 
-    /// Sets what is a function of the present state.
+    /// Sets the gauges that depend only on the current state.
     pub fn set(&self, state: &ProxyState) {
         for (counter, gauge, seen, pending) in [
             (

@@ -44,7 +44,7 @@ pub struct Metrics {
     pub sizes: SizeMetrics,
     /// Usage of single services.
     pub services: ServiceMetrics,
-    /// Those of kube-proxy, if they are wanted.
+    /// Those of kube-proxy, if they are configured.
     pub kube_proxy: Option<KubeProxyMetrics>,
 }
 

@@ -163,7 +163,7 @@ impl RendererMetrics {
         }
     }
 
-    /// Sets what is a function of the present state.
+    /// Sets the gauges that depend only on the current state.
     pub fn set(&self, renderers: &[RendererView]) {
         for renderer in renderers {
             let label = label(&renderer.name);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use contiv_store::{Batch, Entry, MirrorSummary, Saved, mirror::log::List};
 
-/// What is saved.
+/// The saved content.
 #[derive(Debug)]
 pub enum Saving {
     /// All entries of a list, except for those of the keys in `keep`: their earlier saved values stay.
@@ -32,7 +32,7 @@ pub(super) enum Job {
 pub enum MirrorReport {
     /// How much was saved when the agent started. Sent once.
     Summary(MirrorSummary),
-    /// The saved content, in answer to `Load`; none if there is none, or it cannot be read.
+    /// The saved content, in answer to `Load`; none if nothing is saved, or it cannot be read.
     Loaded(Option<Saved>),
     /// Everything up to this revision is saved.
     Written {
@@ -62,7 +62,7 @@ pub(super) enum Work {
     Load,
 }
 
-/// The complete content, as it is to be saved.
+/// The complete content to save.
 #[derive(Debug)]
 pub(super) struct Replacement {
     /// Its number in the log.

@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Ends when nobody can send work any more. The database is closed then.
+    /// Ends when all senders of work are dropped. The database is closed then.
     pub(super) fn run(mut self, work: &Receiver<Work>) {
         let mut pending = Pending::default();
         let mut next_write = Instant::now();

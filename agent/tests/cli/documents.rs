@@ -185,7 +185,7 @@ impl Machine {
         Self { agent: Agent::start(here), etcd, path, folder, _runtime: runtime }
     }
 
-    /// Runs a command and describes the problem; none if it does what it should.
+    /// Runs a command and describes its failure; none if it succeeds as expected.
     fn run(&self, shown: &DocumentedCommand) -> Option<String> {
         let command = shown
             .command

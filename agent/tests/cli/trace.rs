@@ -79,7 +79,7 @@ fn server_other_than_an_agent_is_recognized() {
     let answers = thread::spawn(move || {
         for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
             let (mut client, _) = listener.accept().unwrap();
-            // An answer before the question would be a fault of its own.
+            // An answer before the request would be another fault.
             assert_ne!(client.read(&mut [0; 1024]).unwrap(), 0);
             client.write_all(answer.as_bytes()).unwrap();
         }

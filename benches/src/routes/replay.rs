@@ -44,7 +44,7 @@ impl Kernel {
             let mut left = answers.unwrap_or(1);
             while left > 0 {
                 let length = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty())
-                    .map_err(failed("hear the kernel's answer"))?;
+                    .map_err(failed("receive the kernel's answer"))?;
                 left -= ends(&buffer[..length])?.min(left);
             }
         }

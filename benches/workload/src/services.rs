@@ -14,7 +14,7 @@ const NAMESPACE: &str = "default";
 pub const PORT: u16 = 80;
 /// The port of the backends.
 pub const TARGET_PORT: u16 = 8080;
-/// The most endpoints that Kubernetes puts into one slice.
+/// Kubernetes' maximum number of endpoints in a slice.
 const ENDPOINTS_PER_SLICE: usize = 100;
 /// The number of nodes with pods; none of them is the measured one.
 const NODES: usize = 100;

@@ -54,7 +54,7 @@ impl SingleChange {
         Self::ServiceCreated,
     ];
 
-    /// What it is called in tables.
+    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BackendAdded => "backend added",
@@ -71,7 +71,7 @@ impl SingleChange {
         }
     }
 
-    /// What is written to the store for it, for the round with this number.
+    /// The writes to the store for the round with this number.
     pub fn write(self, workload: Workload, service: usize, round: u32) -> Write {
         let slice = |variant| {
             let (key, value) = workload.slice(service, 0, variant);

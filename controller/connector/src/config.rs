@@ -110,7 +110,7 @@ pub struct ConsulConfig {
     pub cert_file: Option<PathBuf>,
     /// The key (PEM) of that.
     pub key_file: Option<PathBuf>,
-    /// Its datacenter that is asked about.
+    /// The queried datacenter.
     pub datacenter: Option<String>,
     /// Whether only instances whose checks all pass get traffic.
     pub passing_only: Option<bool>,

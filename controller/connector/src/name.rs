@@ -22,7 +22,7 @@ pub fn to_stored(name: &str) -> Result<String, String> {
 /// Validates the name of a service, a namespace or a registry.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn check(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("it is empty; it must have a letter or a digit".to_owned());

@@ -7,7 +7,7 @@
 //! - The stored services of a source service without instances stay, with their addresses and ports but without endpoints:
 //!   connections of clients are rejected at once instead of reaching another service.
 //! - Endpoints that were deleted while their source service is unknown are restored from the annotations of their service.
-//! - A service keeps its allocated cluster addresses, whatever another program writes into it. Of two services with the same
+//! - A service keeps its allocated cluster addresses, also if another program changes them. Of two services with the same
 //!   address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a [`Problem`].
 //! - A service whose objects are too large for the store is not written and is a [`Problem`]. Other services are written.
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.

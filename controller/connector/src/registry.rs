@@ -151,7 +151,7 @@ pub(crate) async fn watch_with_retries(registry: NamedRegistry, publisher: Publi
 /// IPv4-mapped IPv6 address becomes the IPv4 address.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
     let address = address.map_err(|_| format!("{text:?} is not an IP address"))?;
@@ -179,7 +179,7 @@ pub enum Destination {
 /// An address or a host name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn destination(text: &str) -> Result<Destination, String> {
     match address(text) {
         Ok(address) => Ok(Destination::Address(address)),

@@ -100,7 +100,7 @@ impl DerivedSlices {
         if !entries.iter().any(|entry| entry.key.starts_with(&prefix)) {
             return DerivedList::default();
         }
-        // A service that cannot be read any more is what it was, if it is listed.
+        // A listed service that can no longer be decoded keeps its previous state.
         let is_listed = |id: &Id| {
             let key = Key::new(Kind::Service, id.0.as_str(), id.1.as_str()).map(|key| key.to_path());
             key.is_ok_and(|key| entries.binary_search_by(|entry| entry.key.cmp(&key)).is_ok())

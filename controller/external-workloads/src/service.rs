@@ -114,7 +114,7 @@ impl Service {
     }
 }
 
-/// The families in `ip_families`; if there are none, those of its cluster addresses, as in the API server; else both.
+/// The families in `ip_families`; if it is empty, those of its cluster addresses, as in the API server; else both.
 fn families(message: &wire::Service) -> Vec<Family> {
     let mut families: Vec<Family> =
         message.ip_families.iter().filter_map(|word| Family::from_word(word)).collect();

@@ -29,7 +29,7 @@ pub const MAX_ENDPOINTS: usize = 100;
 pub enum StoredSlice {
     /// One that this controller manages.
     Ours(Box<wire::EndpointSlice>),
-    /// One of somebody else, which is not touched.
+    /// A foreign one, which is not touched.
     Foreign,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn service_of(slice: &wire::EndpointSlice) -> &str {
     slice.labels.get(SERVICE_NAME_LABEL).unwrap_or(&slice.service_name)
 }
 
-/// The labels of the slices of a service: its own, but for those that have a meaning on slices.
+/// The labels of the slices of a service: its own, except those with a meaning on slices.
 pub(crate) fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels.clone();
     labels.remove(HEADLESS_LABEL);

@@ -1,9 +1,9 @@
 //! Measures the memory and time of the reflector with a large cluster: `cargo run --release --example memory [SERVICES PODS]`.
 //!
-//! This process holds an API server in memory and starts an etcd; the reflector runs in a process of its own, whose
-//! memory is measured. Three measurements are printed: the first pass, the time from one change in Kubernetes to etcd, and a new
-//! list after everything was forgotten. It fails if the reflector ever had more than 500 MiB. With `CONTIV_BIN` it is the
-//! reflector of that `contiv`, however this program was built.
+//! This process holds an API server in memory and starts an etcd; the reflector runs in a separate process, whose memory is
+//! measured. Three measurements are printed: the first pass, the time from one change in Kubernetes to etcd, and a new list
+//! after everything was forgotten. It fails if the reflector ever had more than 500 MiB. With `CONTIV_BIN` it is the reflector
+//! of that `contiv`, however this program was built.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people")]
 
@@ -80,7 +80,7 @@ async fn main() {
     assert!(peak < LIMIT_KIB, "the peak is {peak} KiB; the limit is {LIMIT_KIB}");
 }
 
-/// Starts the reflector in a process of its own.
+/// Starts the reflector in a separate process.
 fn start(server: &ApiServer, etcd: &Etcd) -> Child {
     let Ok(contiv) = env::var("CONTIV_BIN") else {
         let role = format!("{} {}", server.url().unwrap(), etcd.url());

@@ -11,7 +11,7 @@ pub(crate) const MAX_WRITES: usize = 100;
 /// And bytes: the writer begins another transaction at 1 MiB, and all of a batch must be in one.
 const MAX_BATCH_BYTES: usize = 512 << 10;
 
-/// One write, and what it is for.
+/// One write, and its purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlannedWrite {
     pub(crate) path: Arc<str>,

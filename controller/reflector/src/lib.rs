@@ -10,7 +10,7 @@
 //! - Every write is fenced by the lease of the election, so there is one writer. A standby watches both too and continues
 //!   from there, but after it has won, nothing is written before Kubernetes has answered it.
 //!
-//! A [`contiv_controller::Manager`] runs two things: the mirrors of all types ([`controller`]), and the controller of the key
+//! A [`contiv_controller::Manager`] runs two parts: the mirrors of all types ([`controller`]), and the controller of the key
 //! `status/gauges`, in which Contiv keeps the counters of its reflectors ([`gauges`]).
 
 mod action;

@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// Marks everything to add or update, and sweeps the rest.
+    /// Marks everything to add or update, and sweeps all other stored objects.
     fn compare_all(&mut self) {
         self.parked.clear();
         let (Some(source), Some(stored)) = (&self.source, &self.stored) else { return };

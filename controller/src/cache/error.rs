@@ -10,7 +10,7 @@ pub enum CacheError {
     NoSuchIndex {
         /// The name of the type.
         resource_type: String,
-        /// The name that was asked for.
+        /// The requested name.
         index: String,
     },
     /// The controller does not watch this type.
@@ -22,7 +22,7 @@ pub enum CacheError {
     /// Unknown query.
     #[error("the controller has no query {query:?}; give it one with with_query")]
     NoSuchQuery {
-        /// The name that was asked for.
+        /// The requested name.
         query: String,
     },
     /// The reflector of the cache has stopped.

@@ -40,7 +40,7 @@ impl<T> Cache<T> {
         View::of(self.contents.borrow())
     }
 
-    /// The object with this key. It is shared, so nobody can change it:
+    /// The object with this key. It is shared, so it is immutable:
     ///
     /// ```compile_fail,E0596
     /// fn change(cache: &contiv_controller::Cache<String>) {

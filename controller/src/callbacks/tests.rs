@@ -139,7 +139,7 @@ async fn call_that_fails_is_made_six_times_in_all() {
     }
 }
 
-/// In consul-k8s each version of an object is an item of its own, with a budget of its own.
+/// In consul-k8s each version of an object is a separate item with a separate retry budget.
 #[tokio::test(start_paused = true)]
 async fn updates_that_come_together_are_one_call_with_newest() {
     let (store, log) = (MemoryStore::new(), Log::default());

@@ -53,7 +53,7 @@ pub enum BuildError {
     Limits {
         /// The managed type.
         managed: String,
-        /// What is wrong with it and which values are allowed.
+        /// Why it is invalid, and the allowed values.
         problem: &'static str,
     },
 }

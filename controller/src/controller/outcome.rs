@@ -15,7 +15,7 @@ pub enum Outcome {
     RequeueNow,
 }
 
-/// An outcome in the place of an error: it ends a reconciliation from deep within, and the key is reconciled again after this time,
+/// An outcome returned as an error, to end a reconciliation from a nested call: the key is reconciled again after this time,
 /// or immediately if it is zero. It is no failure: it is neither logged as one nor counted against the retry budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("to be reconciled again after {0:?}")]

@@ -120,7 +120,7 @@ async fn reconcile_all<T: Send + Sync + 'static>(
         biased;
         () = failed.cancelled() => Ok(()),
         () = setup.stop.cancelled() => {
-            // The sources keep running meanwhile: a reconciler may wait until the cache shows what it wrote.
+            // The sources keep running meanwhile: a reconciler may wait until the cache has its own writes.
             setup.abort.run_until_cancelled(queue.drain()).await;
             Ok(())
         }

@@ -9,6 +9,6 @@ use std::time::Duration;
 pub struct Debounce {
     /// The key is handed out when it was not added for this long.
     pub quiet: Duration,
-    /// At the latest it is handed out this long after it was first added, so that a busy producer cannot delay it for ever.
+    /// It is handed out at most this long after it was first added, so that constant additions cannot delay it indefinitely.
     pub max_delay: Duration,
 }

@@ -21,7 +21,7 @@ pub struct Node {
     /// Its zone: the label `topology.kubernetes.io/zone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Arc<str>>,
-    /// Whether it is about to go: its deletion was asked for, or the cluster autoscaler has marked it with the taint
+    /// Whether it is about to be deleted: it has a deletion timestamp, or the cluster autoscaler has marked it with the taint
     /// `ToBeDeletedByClusterAutoscaler`.
     pub is_leaving: bool,
 }

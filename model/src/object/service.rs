@@ -42,7 +42,7 @@ pub struct Service {
     pub load_balancer_ips: Addresses,
     /// Sources that may use the load balancer's addresses, as the author wrote them, without host bits.
     pub source_ranges: BTreeSet<IpNetwork>,
-    /// The port on which nodes tell the load balancer whether they have local backends.
+    /// The port on which nodes answer health checks of the load balancer: whether they have local backends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,
     /// No two with the same port and protocol, nor with the same node port and protocol.

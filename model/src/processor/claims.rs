@@ -64,7 +64,7 @@ impl Claims {
         }
     }
 
-    /// The services that ask for a frontend whose holder has changed since the last call, except those that asked for a free
+    /// The services that claim a frontend whose holder has changed since the last call, except those that claimed a free
     /// frontend: they have called [`Claims::replace`] themselves.
     pub(super) fn take_affected(&mut self) -> BTreeSet<ServiceId> {
         let before = std::mem::take(&mut self.before);

@@ -18,7 +18,7 @@ pub struct Resync {
 }
 
 impl fmt::Display for Resync {
-    /// Lists what it holds, by name.
+    /// Lists its objects by name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "objects: [")?;
         list(f, self.objects.iter().map(Object::key))?;

@@ -35,7 +35,7 @@ pub enum WireError {
 pub struct FieldError {
     /// The path to the field in the spelling of the `.proto` file, as in `port[0].node_port`.
     pub field: String,
-    /// What is wrong, and what would be valid.
+    /// The problem, and what would be valid.
     pub problem: String,
 }
 
@@ -92,7 +92,7 @@ impl Problems {
         }
     }
 
-    /// The address or range in a field, or what is wrong with it. Leading zeros cause a warning.
+    /// The address or range in a field, or the reason why it is invalid. Leading zeros cause a warning.
     pub(super) fn decimal<T>(
         &mut self,
         field: impl fmt::Display,
@@ -112,7 +112,7 @@ impl Problems {
         self.left_out.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
-    /// Records that clients can reach the object without an address of its own, as with a node port.
+    /// Records that clients can reach the object without its own address, as with a node port.
     pub(super) const fn mark_reachable(&mut self) {
         self.has_address = true;
     }

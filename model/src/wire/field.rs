@@ -1,4 +1,4 @@
-//! Validation of single fields. Each function says what is wrong and what would be valid.
+//! Validation of single fields. The error of each function says why the value is invalid, and what would be valid.
 
 use std::net::IpAddr;
 

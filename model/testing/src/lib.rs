@@ -9,7 +9,7 @@ use contiv_proto::{Key, Kind};
 /// Each line of `input` is a digit for the type, one for the name, and a value.
 ///
 /// # Panics
-/// When an object has another identity than its key, an error does not say what is wrong, or the order of the objects makes a
+/// When an object has another identity than its key, an error does not describe the problem, or the order of the objects makes a
 /// difference.
 pub fn objects(input: &[u8]) {
     snapshot(input);

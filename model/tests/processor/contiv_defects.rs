@@ -103,7 +103,7 @@ fn custom_interfaces_count_only_for_pods_of_this_node() {
     assert_eq!((change.old, change.new), (names(&["tap1"]), names(&["default/p1/eth1", "tap1"])));
 }
 
-/// Defect 6: A pod in two subsets was counted twice and remained a backend for ever.
+/// Defect 6: A pod in two subsets was counted twice and always remained a backend.
 #[test]
 fn pod_in_two_subsets_stops_serving_with_last() {
     let subset = |port| mk_subset(&[of_pod("default/p1", "10.1.1.3")], &[port]);

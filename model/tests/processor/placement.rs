@@ -208,7 +208,7 @@ fn services_reach_pod_through_its_service_endpoint_interface() {
         put(allocation),
         put(mk_pod("default/p", &["10.1.1.3", "fd00:1::3"])),
     ]));
-    // Its node is that of its main address, whatever the network of the custom one.
+    // Its node is that of its main address, independent of the network of the custom one.
     assert_eq!(
         backends(&processor, "default/web"),
         ["80/tcp -> 10.1.1.4:8080 local", "80/tcp -> 10.5.0.2:8080 local"]

@@ -35,7 +35,7 @@ fn name() -> impl Strategy<Value = String> {
     "[a-z0-9][a-z0-9.-]{0,130}"
 }
 
-/// Any other text, whatever is in it.
+/// Any other text.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "\\PC{0,4}", any::<String>()]
 }

@@ -13,7 +13,7 @@ pub(crate) enum NetlinkError {
     /// The kernel refused one message, and with it the whole batch.
     #[error("{subject}: {source}")]
     Refused {
-        /// The content of the message, in words.
+        /// A description of the message.
         subject: String,
         source: io::Error,
         /// Every message that was refused.

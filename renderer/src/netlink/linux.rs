@@ -1,4 +1,4 @@
-//! The real socket: what is sent goes to the kernel of the network namespace in which it was opened.
+//! The real socket. It stays connected to the network namespace in which it was opened.
 
 use std::io;
 

@@ -4,8 +4,8 @@
 //! our socket is open, so it identifies our own changes; a filter in the kernel drops them before they cost anything.
 //!
 //! While the group has a member, the kernel builds a message for each element of a transaction, with a page of memory for each:
-//! a large transaction takes twice as long. So the writer leaves the group during a large transaction, and tells the listener
-//! if a notification was missed.
+//! a large transaction takes twice as long. So the writer leaves the group during a large transaction, and notifies the
+//! listener if a notification was missed.
 
 use std::{
     io::{self, ErrorKind, Write},

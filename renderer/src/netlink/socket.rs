@@ -6,7 +6,7 @@ use super::NetlinkError;
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages};
 use crate::kernel::{Kernel, Membership, NetfilterSocket};
 
-/// A netfilter netlink socket of whatever kernel there is.
+/// A netfilter netlink socket of the real kernel or a model.
 #[derive(Debug)]
 pub(crate) struct Socket {
     inner: Box<dyn NetfilterSocket>,

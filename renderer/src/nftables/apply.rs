@@ -132,7 +132,7 @@ pub(super) fn remove_leftovers(
     }
 }
 
-/// Deletes the affinity entries of clients whose backend is gone, and repeats until there are none. Entries time out by
+/// Deletes the affinity entries of removed backends, and repeats until none is left. Entries time out by
 /// themselves, and the kernel refuses a whole batch that names one which just did; and a packet that found its entry right
 /// before its removal writes it once more.
 fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
@@ -164,7 +164,7 @@ fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Re
     Ok(())
 }
 
-/// Removes these chains in a transaction of their own.
+/// Removes these chains in a separate transaction.
 pub(super) fn remove_chains(
     socket: &mut Socket,
     unused: &[DemandChain],

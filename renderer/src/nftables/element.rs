@@ -10,7 +10,7 @@ use ipnetwork::IpNetwork;
 
 use super::layout::{DemandChain, Family, Form, Set};
 
-/// Address, protocol and port of a service. The unspecified address stands for every node-port address.
+/// Address, protocol and port of a service. The unspecified address represents all node-port addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FrontendKey {
     pub(crate) address: IpAddr,

@@ -126,7 +126,7 @@ impl Nftables {
         Self { keeps_others_out: true, ..Self::on(kernel) }
     }
 
-    /// The same, whose searches for stale flows are told to `observer`.
+    /// The same, with an observer of the searches for stale flows.
     #[must_use]
     pub fn observed_by(mut self, observer: Option<Arc<dyn StaleFlowObserver>>) -> Self {
         self.reaper.observe(observer);
@@ -216,7 +216,7 @@ impl Nftables {
         if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
             apply::set_flags(socket, found, ownership.flags(Some(found)))?;
             let sizes = table.sizes(socket.batch_limit());
-            // A table of an earlier layout is brought over: the sets of this one come in the place of those.
+            // A table of an earlier layout is migrated: its sets are replaced by those of this one.
             let missing = Set::all().filter(|set| !existing.shaped.contains(set));
             let mut remade: Remade = missing.map(|set| (set, sizes.get(&set).copied())).collect();
             // Emptying a large set costs the kernel more than creating it again.

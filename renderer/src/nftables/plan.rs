@@ -159,7 +159,7 @@ fn frontends(
     }
     // Last, so that an address of both kinds is served as a cluster IP.
     all.extend(service.cluster_ips.iter().map(|address| at(*address, false)));
-    // As a key the unspecified address stands for node ports; as a service address it is meaningless.
+    // As a key the unspecified address represents node ports; as a service address it is meaningless.
     all.retain(
         |(frontend, ..)| !matches!(frontend, Frontend::Address { address, .. } if address.is_unspecified()),
     );

@@ -285,7 +285,7 @@ fn range(first: IpAddr, last: IpAddr) -> Option<IpNetwork> {
         .find(|range| range.network() == first && range.broadcast() == last)
 }
 
-/// The chain that a number in this map stands for.
+/// The chain to which this map leads a number.
 fn chain_by_number(set: Set, number: u32) -> Option<DemandChain> {
     match set.kind {
         SetKind::Sticky => LearnChain::by_number(set.family, number).map(DemandChain::Learn),

@@ -87,7 +87,7 @@ pub struct RouteOptions {
     pub advertise: AddressKinds,
     /// The table that routing daemons read. The kernel does not use it.
     pub advertise_table: u32,
-    /// Makes service addresses reachable from the node itself, whatever other routes it has.
+    /// Makes service addresses reachable from the node itself, independent of its other routes.
     pub reach_from_node: bool,
     /// The table with the routes for that. A rule after all others selects it.
     pub node_table: u32,

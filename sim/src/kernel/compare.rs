@@ -105,7 +105,7 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
         if let Some(last) = last_about_intervals.filter(|_| request.is_about_intervals) {
             thread::sleep(TICK.saturating_sub(Instant::elapsed(&last)));
         }
-        let answers = [of_kernel.ask(&request.bytes)?, of_model.ask(&request.bytes)?];
+        let answers = [of_kernel.send_batch(&request.bytes)?, of_model.send_batch(&request.bytes)?];
         if request.is_about_intervals {
             last_about_intervals = Some(Instant::now());
         }
@@ -136,7 +136,7 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
     }
     let [of_kernel, of_model] = &mut peers;
     let request = Generator::everything_away();
-    of_kernel.ask(&request.bytes)?;
-    of_model.ask(&request.bytes)?;
+    of_kernel.send_batch(&request.bytes)?;
+    of_model.send_batch(&request.bytes)?;
     Ok(comparison)
 }

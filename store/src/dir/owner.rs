@@ -50,7 +50,7 @@ pub(super) async fn start(root: &Path, options: DirOptions) -> Result<mpsc::Send
         source,
     };
     let root = root.to_owned();
-    // Reading files blocks, so this is a thread of its own and not a task.
+    // Reading files blocks, so this is a thread and not a task.
     let run = move || {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         match runtime {

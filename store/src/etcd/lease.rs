@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{EtcdStore, failure::Failure, session::Session};
 use crate::{LeaseId, Leases, StoreError};
 
-/// How long a member may take to keep a lease alive before the next one is asked. A lease must not expire because the first
+/// How long a member may take to keep a lease alive before the next one is tried. A lease must not expire because the first
 /// member hangs.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 

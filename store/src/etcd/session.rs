@@ -18,7 +18,7 @@ use super::{
 use crate::StoreError;
 
 /// How long a member may take to prove itself: to accept this client, or to answer a cheap read. A stopped or partitioned one
-/// is given up then, and the next is asked. An election takes a second or two.
+/// is abandoned then, and the next one is tried. An election takes a second or two.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The timeout of one request. A page takes a hundredth of that.

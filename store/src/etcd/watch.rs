@@ -23,7 +23,7 @@ use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream}
 const DELETE: i32 = 1;
 /// The `watch_id` of an answer to a request for progress.
 const ALL_WATCHES: i64 = -1;
-/// After so much silence a watch is asked for its progress,
+/// After so much time without a message the progress of a watch is requested,
 const PROGRESS_REQUEST_DELAY: Duration = Duration::from_secs(3);
 /// and counts as dead after so much more. A busy member takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -36,7 +36,7 @@ impl Check {
         self.is_address_left_out = true;
     }
 
-    /// Records that clients can reach the object without an address of its own, as with a node port.
+    /// Records that clients can reach the object without its own address, as with a node port.
     pub(super) const fn mark_reachable(&mut self) {
         self.has_address = true;
     }
@@ -181,7 +181,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
 /// The address, if other hosts can send to it. An IPv4-mapped IPv6 address becomes IPv4.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub fn routable_address(text: &str) -> Result<IpAddr, String> {
     let address = parse_address(text)?.to_canonical();
     if is_special(address) {

@@ -47,7 +47,7 @@ fn is_blank(document: &str) -> bool {
     })
 }
 
-/// Parses one document, YAML or JSON. Only `null` is none.
+/// Parses one document, YAML or JSON; none for `null`.
 ///
 /// Quoted numbers stay text, duplicate keys are errors, and aliases are limited so that they cannot blow up the document.
 /// `nodes` limits the number of scalars, lists and maps.

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{Problem, StoreError};
 
-/// Reads one file, whatever its name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order of their
+/// Reads one file of any name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order of their
 /// paths, without hidden ones and links that lead out of the folder: the same as an agent by default. Unreadable files below
-/// the folder are problems, and the rest is read.
+/// the folder are problems, and all others are read.
 ///
 /// # Errors
 /// When `path` itself cannot be read.

@@ -93,7 +93,7 @@ fn unusable(error: redb::Error) -> LoadError {
 }
 
 fn check(database: &Database, source: &str) -> Result<(), LoadError> {
-    // A read error means damage, whatever the reason; a write error does not.
+    // Any read error means damage; a write error does not.
     let content = |error: redb::Error| LoadError::Content(error.to_string());
     if let Some((format, _, count, total)) = state(database).map_err(content)? {
         if format != FORMAT {

@@ -4,7 +4,7 @@
 //! crash of the process the kernel still has all of it; a power failure may cut off its end. Each record has a number, one more
 //! than the record before, and the mirror stores the number of the last one that it contains. A start replays the rest.
 //!
-//! The log consists of a few files (segments), each named by the number of its first record. A list has a segment of its own.
+//! The log consists of a few files (segments), each named by the number of its first record. A list has its own segment.
 
 mod record;
 mod segment;

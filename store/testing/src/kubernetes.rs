@@ -295,7 +295,7 @@ current-context: here
         self.shared.faults.lock().has_cache = false;
     }
 
-    /// Answers lists from the cache with what there is now, whatever is written later: a server that is cut off from its etcd.
+    /// From now on answers lists from the cache with the current objects, as a server that is cut off from its etcd.
     pub fn freeze_cache(&self) {
         *self.shared.cache.lock() = Some(self.shared.cluster.borrow().clone());
     }

@@ -152,7 +152,7 @@ async fn quiet_watch_goes_on_and_dead_one_is_noticed() {
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
     let (mut events, _handle) = Feed::start(store, "/");
     assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
-    // Longer than a watch may be silent: the member is asked whether it is alive, and answers.
+    // Longer than the watch's silence limit: the member is probed, and answers.
     let quiet = timeout(Duration::from_secs(16), events.recv()).await;
     assert!(quiet.is_err(), "nothing happened: {quiet:?}");
     wire.stall();

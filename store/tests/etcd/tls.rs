@@ -37,7 +37,7 @@ async fn etcd_with_certificates_is_written_listed_and_watched() {
     let etcd = start(&authority).await;
     let url = etcd.url().parse().unwrap();
     assert!(etcd.url().starts_with("etcds://"));
-    // The scheme of the URL enables TLS, whatever the other settings.
+    // The scheme of the URL enables TLS, independent of the other settings.
     let store = contiv_store::open(&url, EtcdAccess { tls: false, ..authority.access() }).await.unwrap();
     let put = Operation::Put { key: "/a".to_owned(), value: "1".into() };
     let revision = store.commit(vec![put.clone()]).await.unwrap();

@@ -21,7 +21,7 @@ const PICTURE: &str = "
 ";
 /// Connections per line of the table.
 const CONNECTIONS: usize = 240;
-/// How many connections one character of a bar stands for.
+/// The number of connections for one character of a bar.
 const PER_CHARACTER: usize = 16;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 

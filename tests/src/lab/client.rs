@@ -38,7 +38,7 @@ pub enum Outcome {
         /// From the first packet to the refusal.
         after: Duration,
     },
-    /// There is no route, or an ICMP message said so.
+    /// There is no route, or an ICMP message reports that the destination is unreachable.
     Unreachable,
     /// Nothing came back.
     TimedOut,

@@ -36,7 +36,7 @@ pub enum LabError {
         /// The time limit.
         limit: Duration,
     },
-    /// The test could not be run in namespaces of its own.
+    /// The test could not be run in its own namespaces.
     #[error("not isolated: {0}")]
     NotIsolated(String),
     /// The run inside the namespaces failed; its output is printed before.

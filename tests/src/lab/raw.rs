@@ -1,4 +1,4 @@
-//! Raw IP sockets, for protocols without sockets of their own in the kernel.
+//! Raw IP sockets, for protocols for which the kernel has no sockets.
 
 use std::{
     io::{self, ErrorKind},

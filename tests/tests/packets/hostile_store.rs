@@ -17,7 +17,7 @@ use contiv_tests::{
 };
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// The most memory the agent may use, whatever the store holds. Without hostile content it needs about 30 MiB.
+/// The maximum memory of the agent, for any content of the store. Without hostile content it needs about 30 MiB.
 const MAX_MEBIBYTES: u64 = 400;
 /// About 25 at rest, and one for each connection to its debug HTTP, of which there are at most 100.
 const MAX_DESCRIPTORS: u64 = 140;

@@ -1,4 +1,4 @@
-//! The real `contiv`, a real kernel and, where it matters, a real etcd: each test in network namespaces of its own.
+//! The real `contiv`, a real kernel and, where it matters, a real etcd: each test in its own network namespaces.
 
 mod affinity;
 mod affinity_cost;

@@ -66,7 +66,7 @@ fn show_a_change(lab: &Lab) -> Result<()> {
         let pending = format!("sync_proxy_rules_{kind}_changes_pending");
         assert_eq!(value(&after, &pending, ""), Some(0.0), "{kind}");
     }
-    // It is searched for later, on a thread of its own.
+    // The search runs later, on a separate thread.
     wait_until("flows to the backend that is gone are searched for", SOON, || {
         let name = "conntrack_reconciler_sync_duration_seconds_count";
         scrape(lab).is_ok_and(|now| value(&now, name, ipv4) > value(&before, name, ipv4))

@@ -185,7 +185,7 @@ fn fragmented_datagrams_reach_their_backend_and_so_do_answers() -> Result<()> {
                 let to = web.address(lab, frontend, family);
                 let before = fragments(from, family)?;
                 for length in [2000, 4000, 60_000] {
-                    // Each from a new port, so that both backends are asked.
+                    // Each from a new port, so that both backends get connections.
                     for _ in 0..8 {
                         let answered = from.run(|| {
                             exchange(to, length).map_err(|error| {
@@ -274,7 +274,7 @@ fn flows() -> impl Iterator<Item = (Family, Protocol)> {
         .flat_map(|family| [Protocol::Tcp, Protocol::Udp].map(|protocol| (family, protocol)))
 }
 
-/// The address from which the server of this name is asked.
+/// The client address that the server of this name sees.
 fn seen_by(server: &str, from: &Namespace, protocol: Protocol, to: SocketAddr) -> Result<IpAddr> {
     let flow = format!("{} -> {to}, {protocol:?}", from.host.name);
     let failed = |error: LabError| LabError::Unexpected(format!("{flow}: {error}"));

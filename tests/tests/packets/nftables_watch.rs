@@ -101,7 +101,7 @@ fn foreign_change_during_a_large_transaction_is_not_missed() -> Result<()> {
                 let start = Instant::now();
                 for snapshot in [many(), Snapshot::default()].iter().cycle() {
                     renderer.resync(snapshot).map_err(failed)?;
-                    // Not a panic, which would let the other thread run for ever.
+                    // Not a panic, after which the other thread would never end.
                     match heard.recv_timeout(Duration::from_millis(1)) {
                         Ok(what) if what.contains("while a large transaction was committed") => break,
                         Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}

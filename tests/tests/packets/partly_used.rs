@@ -312,7 +312,7 @@ fn check_silence(from: &Namespace, to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Each of these texts is named as something that is not used as it is written, and the rest is active.
+/// Each of these values is reported as not used as written, and the rest of the object is active.
 fn check_quarantine(agent: &Agent<'_>, texts: &[&str]) -> Result<()> {
     let quarantine = agent.http("GET", "/quarantine")?;
     let missing: Vec<&&str> = texts.iter().filter(|text| !quarantine.body.contains(**text)).collect();

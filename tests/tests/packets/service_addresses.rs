@@ -27,7 +27,7 @@ fn every_address_answers_from_everywhere_with_state_in_etcd() -> Result<()> {
     })
 }
 
-/// Packets to a backend in the network of the node do not leave, so nothing masquerades them, whatever the policy.
+/// Packets to a backend in the network of the node do not leave, so nothing masquerades them, with any policy.
 #[test]
 fn backend_on_the_node_itself_sees_the_client() -> Result<()> {
     isolated("service_addresses::backend_on_the_node_itself_sees_the_client", |lab| {

@@ -54,7 +54,7 @@ fn renderer(agent: &Agent<'_>, name: &str) -> Result<Value> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// A service, and one with all that has sets of its own.
+/// A service, and one with all features that have their own sets.
 fn two_services(lab: &Lab) -> Result<Manifests> {
     let state = Manifests::new(lab)?;
     state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;

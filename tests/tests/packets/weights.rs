@@ -16,7 +16,7 @@ use contiv_tests::{
 
 const CONNECTIONS: usize = 400;
 
-/// Checks the share of pod1, on this node, of all connections; pod3, on the other node, received the rest. The bounds are six
+/// Checks the share of pod1, on this node, of all connections; pod3, on the other node, received all others. The bounds are six
 /// standard deviations, exceeded by chance once in 10^8 runs.
 fn share_of_the_local_backend(
     flags: &[&str],
@@ -50,7 +50,7 @@ fn local_backend_of_weight_three_gets_three_of_four_connections() -> Result<()> 
     share_of_the_local_backend(&["--local-endpoint-weight=3"], 248..=352, test)
 }
 
-/// A service of the node with backends that nobody answers for, at an interface with nobody at the other end.
+/// A service of the node with backends that do not exist, behind an interface without a peer that answers.
 const MANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 77, 1)), 80);
 
 /// Counts new connections to that service by backend, where translated packets leave.

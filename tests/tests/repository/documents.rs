@@ -192,7 +192,7 @@ fn release_notes_of_this_version_are_same_bytes_each_time() {
 
 #[test]
 fn documents_claim_no_kernel_version_that_nothing_checks() {
-    // The agent tries at its start what it needs; no kernel version is compared.
+    // The agent tests the kernel's features at its start; no kernel version is compared.
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let claims: Vec<&str> = text.lines().filter(|line| line.contains("kernel of 5.")).collect();
     assert!(claims.is_empty(), "{claims:#?}");

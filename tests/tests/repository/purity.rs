@@ -44,7 +44,7 @@ fn node_core_names_neither_clock_nor_chance_nor_io() {
     for file in PURE.iter().flat_map(|part| files(&node.join(part))) {
         let is_test = file.file_name().is_some_and(|name| name == "tests.rs");
         let text = fs::read_to_string(&file).unwrap();
-        // Comments may name what is not there, and tests make their own time.
+        // Comments may name what the code does not use, and tests have their own clock.
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for (number, line) in
             (1..).zip(code.lines()).filter(|(_, line)| !is_test && !line.trim_start().starts_with("//"))

@@ -25,7 +25,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether somebody has to act on it. Nobody chose a default of kube-proxy, so a default never needs attention.
+    /// Whether an administrator has to act on it. A default of kube-proxy was not chosen by anybody, so it never needs attention.
     pub(super) fn needs_attention(&self) -> bool {
         self.value.is_some() && matches!(self.conversion, Conversion::ByHand | Conversion::Unknown)
     }

@@ -42,7 +42,7 @@ impl Archive {
         }
     }
 
-    /// Adds a part that may be incomplete, and lists what it lacks.
+    /// Adds a part that may be incomplete, and lists the missing pieces.
     pub(super) fn add_partial(&mut self, name: &str, text: &str, problems: &[String]) -> io::Result<()> {
         for problem in problems {
             self.miss(name, format_args!("{problem}"));

@@ -16,7 +16,7 @@ use crate::cli::{
     views::ServiceView,
 };
 
-/// The agent or the manifests that are asked.
+/// The agent or the manifests that are queried.
 #[derive(Debug, Args)]
 pub(super) struct TraceTarget {
     #[command(flatten)]

@@ -19,7 +19,7 @@ use super::desired::Source;
 const MAX_ATTEMPTS: usize = 5;
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The desired and the actual outcome, and every difference in words.
+/// The desired and the actual outcome, and a description of every difference.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     desired: Trace,

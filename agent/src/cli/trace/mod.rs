@@ -58,7 +58,7 @@ enum Output {
 
 impl Trace {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        // Addresses are checked before any agent is asked.
+        // Addresses are checked before any agent is queried.
         let flow = match &self.to {
             Target::Address(destination) => Ok(self.flow(*destination)?),
             Target::Service(target) => Err(target),

@@ -23,7 +23,7 @@ use crate::{
     config::{Config, EtcdFlags, RendererName, file},
 };
 
-/// Which agent, or which store and manifests, is asked.
+/// The source of the desired state: an agent, or a store or manifests.
 #[derive(Debug, Args)]
 pub(super) struct VerifyTarget {
     #[command(flatten)]

@@ -51,7 +51,7 @@ pub(super) struct Verify {
 #[derive(Debug, Clone, Serialize)]
 struct DataplaneReport {
     renderer: &'static str,
-    /// How many things were compared.
+    /// The number of compared elements, chains, rules and routes.
     checked: usize,
     drift: BTreeSet<Drift>,
 }

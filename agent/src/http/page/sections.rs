@@ -14,7 +14,7 @@ use crate::{
     node::{Outcome, Quarantined, Record, RendererView},
 };
 
-/// How many services are shown; the rest is available as JSON.
+/// How many services are shown; all are available as JSON.
 const SERVICES: usize = 200;
 /// How many events are shown.
 const EVENTS: usize = 30;

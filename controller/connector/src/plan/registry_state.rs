@@ -26,6 +26,6 @@ pub struct Problem {
     pub registry: String,
     /// The name of the stored service, or of the source service if it has no valid stored name.
     pub service: String,
-    /// What is wrong, and what to do.
+    /// The problem, and its remedy.
     pub reason: String,
 }

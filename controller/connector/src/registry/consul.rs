@@ -52,7 +52,7 @@ impl Consul {
 
     async fn run(&self, publisher: &Publisher) -> Result<Infallible, RegistryError> {
         let options = &self.options;
-        let watcher = InstanceWatcher {
+        let instances = InstanceWatcher {
             client: Arc::new(HttpClient::new(&options.certificates)?),
             options: Arc::clone(options),
             permits: Arc::new(Semaphore::new(options.connections)),
@@ -64,7 +64,7 @@ impl Consul {
         let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
-            let answer = query.ask(&watcher.client, options, options.wait).await?;
+            let answer = query.ask(&instances.client, options, options.wait).await?;
             let names = decode(answer, answer::services).await;
             let names = names.map_err(|reason| query.error(options, reason))?;
             let is_taken = |(name, tags): &(String, Vec<String>)| {
@@ -82,10 +82,10 @@ impl Consul {
             });
             let new: Vec<String> =
                 catalog.keys().filter(|name| !handles.contains_key(*name)).cloned().collect();
-            watcher.watched.store(catalog.len(), Ordering::Relaxed);
+            instances.watched.store(catalog.len(), Ordering::Relaxed);
             publisher.publish(catalog);
             for name in new {
-                let watch = watches.spawn(watcher.clone().watch(name.clone()));
+                let watch = watches.spawn(instances.clone().watch(name.clone()));
                 handles.insert(name, watch);
             }
             // Collects the aborted ones.

@@ -32,7 +32,7 @@ use crate::catalog::{Instance, Protocol, SourceService};
 /// The least interval between two queries of a name.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest interval, whatever its time to live.
+/// The maximum interval, also for a longer time to live.
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How soon a name without records is queried again.
@@ -259,7 +259,7 @@ fn protocol(record: &str) -> Protocol {
 /// Validates the name of SRV records.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn check_record(record: &str) -> Result<(), String> {
     full_name(record)?;
     let mut labels = record.split('.');

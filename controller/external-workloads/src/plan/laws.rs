@@ -31,7 +31,7 @@ fn traits() -> impl Strategy<Value = Traits> {
     (prop::bool::weighted(0.9), any::<bool>(), any::<bool>(), 0..3, 0..3_u8)
 }
 
-/// Workloads with names of their own, whose addresses may be shared.
+/// Workloads with distinct names, whose addresses may be shared.
 fn all_workloads() -> impl Strategy<Value = Vec<Workload>> {
     let many = prop_oneof![3 => vec(traits(), 0..12), 1 => vec(traits(), 90..230)];
     many.prop_map(|many| {
@@ -50,7 +50,7 @@ fn all_workloads() -> impl Strategy<Value = Vec<Workload>> {
     })
 }
 
-/// Slices as a history of plans left them, of which somebody else then deleted or changed some.
+/// The slices after a sequence of plans, some of which another writer then deleted or changed.
 fn slices() -> impl Strategy<Value = Slices> {
     let history = vec((services(), all_workloads()), 0..3);
     (history, vec((any::<prop::sample::Index>(), 0..5), 0..3)).prop_map(|(history, damages)| {

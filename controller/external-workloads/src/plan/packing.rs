@@ -73,7 +73,7 @@ pub(super) fn pack(
 /// The desired endpoints of a slice, in its order, with their desired content; they are removed from `wanted`.
 fn keep(slice: &EndpointSlice, wanted: &mut Endpoints) -> Vec<Endpoint> {
     let endpoints = slice.endpoints.iter().filter_map(|endpoint| wanted.remove(&identity(endpoint)));
-    // A slice that another writer has overfilled gives back the rest.
+    // Endpoints beyond the limit of a slice that another writer has overfilled.
     endpoints.take(MAX_ENDPOINTS).collect()
 }
 

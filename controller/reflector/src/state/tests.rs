@@ -252,7 +252,7 @@ impl ModelStore {
         }
     }
 
-    /// Makes what is planned so, as a store does, and checks that it may be.
+    /// Applies the planned writes, as a store does, and checks that they are allowed.
     fn write(&mut self, state: &mut State) {
         let plan = state.plan(2);
         for PlannedWrite { path, action, .. } in &plan {

@@ -162,7 +162,7 @@ fn workload_key(name: &str) -> String {
     Key::new(Kind::ExternalWorkload, "default", name).unwrap().to_path()
 }
 
-/// Without the custom resource definition there are none, and those that were applied by hand stay.
+/// Without the custom resource definition no workloads are reflected, and those applied by hand stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn external_workloads_are_reflected_and_applied_ones_are_kept() {
     let server = ApiServer::start().unwrap();

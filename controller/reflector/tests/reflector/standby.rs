@@ -1,4 +1,4 @@
-//! A standby that waits for the lease, and what it does after it has won.
+//! A standby that waits for the lease, and its work after it has won.
 
 use std::{fs, time::Duration};
 

@@ -142,7 +142,7 @@ async fn background_task_that_does_not_end_is_dropped_after_the_grace() {
     assert_eq!(log.timed(), [(end, "dropped".to_owned())]);
 }
 
-/// The fields of the span are with what is logged within: in the reconciler, a mapper, the background task and the initializer.
+/// Log messages of the reconciler, a mapper, the background task and the initializer have the fields of the span.
 #[tokio::test(start_paused = true)]
 async fn everything_runs_in_the_span_of_the_controller() {
     let _guard =

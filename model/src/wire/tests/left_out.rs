@@ -1,4 +1,4 @@
-//! An address that cannot be used is left out and reported, as in Contiv, and the rest of its object is used. Where no address is
+//! An invalid address is left out and reported, as in Contiv, and the rest of the object is used. Where no address is
 //! left, the object is refused, so that it keeps its last good state.
 
 use super::*;

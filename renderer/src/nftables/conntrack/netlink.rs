@@ -52,7 +52,7 @@ impl FlowTable {
         let Self { dump, delete } = self;
         let mut deleted = Ok(0);
         let mut each = |piece: Vec<u8>| {
-            // After a failure the rest of the dump must still be read.
+            // After a failure the remaining messages of the dump must still be read.
             let Ok(count) = &mut deleted else { return };
             let objects = messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
             let stale: Vec<Flow<'_>> = objects
@@ -127,7 +127,7 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
     socket.send(&request, "delete stale flows")?;
     let (mut heard, mut deleted, mut refusal) = (0, 0, None);
     while heard < flows.len() {
-        let received = socket.receive("hear whether stale flows were deleted");
+        let received = socket.receive("receive whether stale flows were deleted");
         let received = socket.drained(received)?;
         for message in messages(&received).filter(|message| message.kind == NLMSG_ERROR) {
             heard += 1;

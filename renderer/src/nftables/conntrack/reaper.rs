@@ -53,7 +53,7 @@ impl StaleFlowReaper {
         }
     }
 
-    /// Tells `observer` of the searches. To be called before the first request.
+    /// Reports the searches to `observer`. Must be called before the first request.
     pub(crate) fn observe(&mut self, observer: Option<Arc<dyn StaleFlowObserver>>) {
         self.observer = observer;
     }

@@ -1,9 +1,8 @@
 //! A sequence lock that keeps programming and the search for stale flows apart, without making programming wait.
-//!
-//! A search that meets a flow to a backend that is being programmed, and that it has not been told about, would delete it as
-//! stale. So each side first marks its own begin and then looks at the other side: at least one of the two sees that they
-//! overlap. Programming that sees a search announces its services; a search that sees programming waits for the end of just
-//! that one.
+//! A search that finds a flow to a backend that is being programmed, and that it does not know yet, would delete it as
+//! stale. So each side first marks its own begin and then reads the mark of the other side: at least one of the two sees that
+//! they overlap. Programming that sees a search announces its services; a search that sees programming waits for the end of
+//! just that one.
 
 use std::{
     sync::{
@@ -31,7 +30,7 @@ pub(super) struct ProgrammingSeqlock {
 pub(crate) struct Programming(Arc<ProgrammingSeqlock>);
 
 impl ProgrammingSeqlock {
-    /// Begins programming; only one runs at a time. True if a search is running, which must be told about the services.
+    /// Begins programming; only one runs at a time. True if a search is running, which must get the new services.
     pub(super) fn program(self: &Arc<Self>) -> (Programming, bool) {
         // Sequentially consistent, like everything here: otherwise each side could miss that the other has begun.
         self.programming.fetch_add(1, Ordering::SeqCst);

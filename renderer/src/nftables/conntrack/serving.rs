@@ -13,8 +13,8 @@ use crate::nftables::{Element, Family, FrontendKey, Value, plan};
 pub(crate) type Backends = BTreeSet<SocketAddr>;
 
 /// The frontends that `service` is programmed with, each with all backends of its port. Which of them new connections reach
-/// does not matter: a flow to any other one works and stays, whatever policies, topology and readiness are now. kube-proxy does
-/// the same.
+/// does not matter: a flow to any other backend works and stays, independent of the current policies, topology and readiness.
+/// kube-proxy does the same.
 pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends> {
     let port_of = |frontend: &FrontendKey| {
         let has = |port: &&ServicePort| {

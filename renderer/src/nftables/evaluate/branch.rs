@@ -32,7 +32,7 @@ pub(super) struct Branch {
 #[derive(Debug, Clone, Copy)]
 struct Decisive {
     set: Set,
-    /// It decides because the packet is not in it. Sets that are asked after it only tell whether a service is concerned.
+    /// It decides because the packet is not in it. Later lookups only determine whether a service is concerned.
     is_final: bool,
 }
 
@@ -92,7 +92,7 @@ impl Branch {
     }
 }
 
-/// True for sets whose elements, or the lack of one, refuse packets; others only tell one client or destination from another.
+/// True for sets whose elements, or the lack of one, refuse packets; others only distinguish clients or destinations.
 const fn can_decide(kind: SetKind) -> bool {
     matches!(
         kind,

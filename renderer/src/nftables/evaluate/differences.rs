@@ -1,4 +1,4 @@
-//! Compares the desired outcome of a flow with that of a table, in words for people.
+//! Compares the desired outcome of a flow with that of a table, and describes the differences.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -84,7 +84,7 @@ fn found(
     assert_eq!(differences(&wanted, &right), Vec::<String>::new(), "before anything is changed");
     for (kind, key, value) in changes {
         table.change(v4(*kind), *key, *value);
-        // The chain that a number stands for exists.
+        // The chain of this number exists.
         if let Some(Value::Goto(chain)) = value
             && let Some(led) = of_chain(*chain)
         {

@@ -16,7 +16,7 @@ use crate::nftables::{
 /// The rules of a chain.
 type Rules = Cow<'static, [Rule]>;
 
-/// A connection on its way through the rules.
+/// A connection that is evaluated by the rules.
 struct Walk<'w, 'a, T> {
     lookup: &'w mut Lookup<'a, T>,
     flow: &'w Flow,
@@ -50,7 +50,7 @@ pub(super) fn walk<T: Tables>(
     flow: &Flow,
 ) -> Result<Vec<(Branch, FlowOutcome)>, T::Error> {
     let interface = flow.interface().and_then(|name| name.0.parse().ok());
-    // A name that is none is not that of any interface.
+    // An invalid name matches no interface.
     let interface = interface.filter(|name: &InterfacePattern| !name.is_prefix());
     let bases = base_chains(lookup)?;
     Walk { lookup, flow, interface, bases }.outcomes()
@@ -305,7 +305,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         }
     }
 
-    /// True if the set has the key. A packet of which nobody knows where it comes in is taken for one that comes in where services
+    /// True if the set has the key. A packet with an unknown input interface is treated as one from an interface where services
     /// answer, and not from a pod.
     fn is_in(&mut self, key: &[Field], set: Set, branch: &Branch) -> Result<bool, T::Error> {
         let is_unknown =

@@ -70,7 +70,7 @@ impl Inspector {
         Ok(Self { kernel, rules })
     }
 
-    /// Chains and rules that differ from the agent's, in words. If there are any, the evaluation tells what the elements would
+    /// Descriptions of chains and rules that differ from the agent's. If there are any, the evaluation shows what the elements would
     /// mean to the right rules.
     pub fn rules(&self) -> &[String] {
         &self.rules

@@ -14,7 +14,7 @@ use crate::nftables::{
     read::{self, ExistingTable},
 };
 
-/// The differences of the chains, in words.
+/// Descriptions of the differences of the chains.
 pub(super) fn differences(
     socket: &mut Socket,
     existing: &ExistingTable,

@@ -90,7 +90,7 @@ impl BaseChain {
         }
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub(super) const fn comment(self) -> &'static str {
         match self {
             Self::LoopbackPrerouting => "Protects loopback, where node ports answer there.",

@@ -67,7 +67,7 @@ impl DemandChain {
         written_rules(&self.rules())
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub(super) const fn comment(self) -> &'static str {
         match self {
             Self::Pick(_) => "Sends a new connection to one of its slots.",

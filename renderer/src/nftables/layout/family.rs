@@ -35,7 +35,7 @@ impl Family {
         }
     }
 
-    /// The address that stands for all addresses of the node.
+    /// The address that represents all addresses of the node.
     pub(crate) const fn unspecified(self) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

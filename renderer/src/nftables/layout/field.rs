@@ -23,7 +23,7 @@ pub(crate) enum Field {
     /// The destination address masked to all zeroes: the key of node ports.
     DaddrMasked(Family),
     Dport,
-    /// The state of the connection: a bit of its own for each.
+    /// The state of the connection, one bit for each state.
     CtState,
     /// Bits of the connection.
     CtStatus,

@@ -117,7 +117,7 @@ impl PickChain {
         }
     }
 
-    /// The first rule that finds a backend ends the chain. The first of all puts back the packet's priority, which held the number
+    /// The first rule that finds a backend ends the chain. The first rule restores the packet's priority, which held the number
     /// of the chain.
     pub(super) fn rules(self) -> Vec<Rule> {
         let recall = || {

@@ -1,4 +1,4 @@
-//! Rules: what they are made of, and how nft writes them.
+//! Rules: their statements and expressions, and their text in nft's language.
 //!
 //! Everything else follows from these types: `skeleton.nft` and `contiv render` print them, `bytecode` encodes them for the
 //! kernel, and `evaluate` executes them for `contiv trace`.
@@ -66,7 +66,7 @@ pub(crate) enum Statement {
     Jump(&'static str),
 }
 
-/// Whether a match is for what is the same, or in a set, or for all else.
+/// Whether a match is for equal values (or members of a set), or for all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Is,
@@ -156,7 +156,7 @@ impl Display for Flag {
 }
 
 impl Display for Comparison {
-    /// With the space before what is compared.
+    /// With a space before the compared value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Is => "",

@@ -32,7 +32,7 @@ pub(super) use named;
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub(super) comment: &'static str,
     /// None for a chain that others jump to.
     pub(crate) hook: Option<Hook>,
@@ -135,7 +135,7 @@ fn choose(family: Family) -> Vec<Chain> {
     ]
 }
 
-/// Hiding the source from the backend, or from what is outside the cluster.
+/// Masquerades connections: to hide the source from the backend, or from destinations outside the cluster.
 fn masquerade(family: Family) -> Vec<Chain> {
     let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
     let (daddr, saddr) = (vec![Field::Daddr(family)], vec![Field::Saddr(family)]);

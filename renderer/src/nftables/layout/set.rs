@@ -488,7 +488,8 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
     });
 }
 
-/// The kernel's `NFT_DATA_VERDICT`, and the length that it gives to any verdict, whatever is requested: `sizeof(struct nft_verdict)`.
+/// The kernel's `NFT_DATA_VERDICT`, and the length that it gives to every verdict, independent of the requested one:
+/// `sizeof(struct nft_verdict)`.
 const VERDICT: u32 = 0xffff_ff00;
 const VERDICT_LEN: u32 = 16;
 /// The maximum number of affinity entries.

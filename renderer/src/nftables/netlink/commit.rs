@@ -26,7 +26,7 @@ impl Socket {
         self.drained(result)
     }
 
-    /// Commits while our listener has left the group, and tells it if it missed a foreign transaction.
+    /// Commits while our listener has left the group, and notifies it if it missed a foreign transaction.
     fn commit_unheard(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let Some(membership) = self.membership.take() else { return self.commit_heard(batch) };
         let before = self.generation()?;
@@ -49,7 +49,7 @@ impl Socket {
         let mut refused = None;
         let mut refusals = Vec::new();
         loop {
-            let received = self.receive("hear the kernel's verdict")?;
+            let received = self.receive("receive the kernel's verdict")?;
             for message in messages(&received) {
                 if message.kind != NLMSG_ERROR {
                     continue;

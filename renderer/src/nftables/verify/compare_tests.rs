@@ -37,7 +37,7 @@ fn kernel(wanted: &DesiredTable) -> KernelTable {
     KernelTable { flags: 0, chains: wanted.chains.clone(), sets }
 }
 
-/// The drift after `damage` to a kernel with 3 backends for each service: service, element, what is wrong.
+/// The drift after `damage` to a kernel with 3 backends for each service: service, element, kind of difference.
 fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)> {
     let wanted = DesiredTable::new(&snapshot(3));
     let mut kernel = kernel(&wanted);

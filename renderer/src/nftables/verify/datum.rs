@@ -147,7 +147,7 @@ fn part_text((one, first, last): Part<'_>) -> Option<String> {
         return one.text(first);
     }
     if let Type::Interface = one {
-        // A prefix of names: the rest of the last value is filled with ones.
+        // A prefix of names: the remaining bytes of the last value are filled with ones.
         let stem = last.iter().take_while(|byte| **byte != u8::MAX).count();
         let name = str::from_utf8(first.get(..stem)?).ok()?;
         return Some(format!("\"{}*\"", name.escape_debug()));

@@ -40,7 +40,7 @@ use crate::{
     verify::{Deviation, Drift, Verification, Verifier},
 };
 
-/// Compares the kernel's table with what services require. Has a socket of its own.
+/// Compares the kernel's table with what services require. Has its own socket.
 pub struct TableVerifier {
     kernel: Arc<dyn Kernel>,
     socket: Option<Socket>,

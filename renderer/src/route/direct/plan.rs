@@ -38,7 +38,7 @@ impl RouteTarget {
 
 /// The target of each address of the service.
 ///
-/// On a node with a backend, traffic for a service stays there, whatever topology says, because the node that forwarded it has
+/// On a node with a backend, traffic for a service stays there, independent of topology, because the node that forwarded it has
 /// no backend itself: otherwise two nodes could forward it to each other. Source: Contiv's `ipv6route` renderer.
 pub(in crate::route) fn targets(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
     // As in Kubernetes, a service has the families of its cluster IPs; one without any has both.

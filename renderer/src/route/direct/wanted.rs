@@ -29,7 +29,7 @@ impl DesiredServices {
     /// The desired targets of a snapshot. `has_route`: an address has a route that leads to a backend.
     ///
     /// A service that routes no longer carry keeps its routes. A route to a shared address may belong to the other service; so
-    /// the service must have a route to an address of its own, if it has any.
+    /// the service must have a route to an address that only it has, if there is one.
     pub(in crate::route) fn new(snapshot: &Snapshot, has_route: impl Fn(IpAddr) -> bool) -> Self {
         let translated =
             || snapshot.services.values().filter(|service| !service.assignment.addresses.routes());

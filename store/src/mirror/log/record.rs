@@ -121,7 +121,7 @@ fn put_i64(out: &mut Vec<u8>, number: i64) {
     out.extend(number.to_le_bytes());
 }
 
-/// The next record; none at the end, and if the rest cannot be trusted.
+/// The next record; none at the end, and if the remaining bytes are damaged.
 pub(super) fn read(reader: &mut impl BufRead) -> Option<Record> {
     let payload = match read_payload(reader) {
         Ok(payload) => payload?,

@@ -10,7 +10,7 @@ use super::response::{Body, json_answer, status};
 const TOKENS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// Somebody whom the server knows.
+/// A user that the server knows.
 #[derive(Debug, Clone)]
 pub(super) struct User {
     pub(super) name: String,

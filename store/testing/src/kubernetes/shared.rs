@@ -75,7 +75,7 @@ pub(super) struct Faults {
     pub(super) silent: BTreeSet<String>,
     /// The code for requests of a type, by its plural.
     pub(super) denied: BTreeMap<String, u16>,
-    /// Those whom reviews know, by their tokens.
+    /// The users that reviews know, by their tokens.
     pub(super) users: BTreeMap<String, User>,
     pub(super) requests: Vec<Arc<Exchange>>,
     /// Whether there is a cache, which answers lists from any version as a whole.

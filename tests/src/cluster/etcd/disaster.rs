@@ -15,7 +15,7 @@ const TABLE: &str = "cut-off";
 /// How a member is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// From all traffic; what is sent to it gets no answer.
+    /// From all traffic; requests to it get no answer.
     All,
     /// From the other members only; clients still reach it.
     Members,

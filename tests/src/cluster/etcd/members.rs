@@ -24,12 +24,12 @@ pub struct Etcd<'lab> {
 }
 
 impl<'lab> Etcd<'lab> {
-    /// Starts an etcd of one member on the node, and puts the nodes into it.
+    /// Starts an etcd of one member on the node, and stores the Node objects.
     pub fn start(lab: &'lab Lab) -> Result<Self> {
         Self::start_at(lab, &[Place::loopback(&lab.node, 0)])
     }
 
-    /// Starts an etcd of three members, each on a machine of its own, and puts the nodes into it. The first one is on the
+    /// Starts an etcd of three members, each in its own network namespace, and stores the Node objects. The first one is on the
     /// node.
     pub fn start_members(lab: &'lab Lab) -> Result<Self> {
         let places = [(&lab.node, 0), (&lab.node2, 1), (&lab.client, 2)];

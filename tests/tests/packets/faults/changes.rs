@@ -57,7 +57,7 @@ fn random_backends(lab: &Lab, random: &mut StdRng) -> Vec<&'static Host> {
 }
 
 /// Makes one change after the other. Changes that etcd refuses because of a fault are not repeated: the expected state is
-/// whatever etcd holds at the end.
+/// the content of etcd at the end.
 pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(WRITERS) + writer);
     let mut changes = Changes::default();

@@ -42,7 +42,7 @@ pub(crate) struct Endpoints {
     pub(crate) terminating: Vec<&'static Host>,
 }
 
-/// How the agent detects pods, and whom it masquerades.
+/// How the agent detects pods, and which clients it masquerades.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Pods by their CIDRs; the default.

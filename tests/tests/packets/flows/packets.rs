@@ -81,7 +81,7 @@ fn ask_until_all_answered(
         let answer = session.ask()?;
         let own = session.local_address()?;
         let hidden = match flow.source {
-            // The node's own address may be the one that hides it; then the port tells.
+            // The node's own address may be the masquerade address; then the port distinguishes the two.
             Source::Node => answer.seen_source != own,
             // The kernel may change the port of a client that uses it twice, which hides nothing.
             Source::Pod | Source::Backend | Source::Outside => answer.seen_source.ip() != own.ip(),

@@ -1,4 +1,4 @@
-//! The routing table that tells routing daemons which addresses to advertise.
+//! The routing table with the addresses for routing daemons to advertise.
 
 use contiv_tests::{
     cluster::{Manifests, Service, ServiceManifest, State},

@@ -20,8 +20,8 @@ pub(super) struct Arrows<'a> {
     arrows: BTreeMap<(&'a Path, &'a Path), String>,
 }
 
-/// Sibling modules that all depend on each other; each stands for its file and all files below it. Their parent module may be
-/// one of them, and then stands for its own file alone.
+/// Sibling modules that all depend on each other; each represents its file and all files below it. Their parent module may be
+/// one of them, and then represents its own file alone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Circle {
     /// The file of the parent module.

@@ -274,7 +274,7 @@ fn listen(text: &str, port: u16, set: impl Fn(String) -> ConvertedSetting) -> Co
     socket.map_or_else(|_| ConvertedSetting::bad_value(), |socket| set(socket.to_string()))
 }
 
-/// A list of keywords and ranges. Loopback is a setting of its own in contiv, and `all` makes the other entries superfluous.
+/// A list of keywords and ranges. contiv has a separate setting for loopback, and `all` makes the other entries superfluous.
 fn node_port_addresses(value: &Value) -> ConvertedSetting {
     let entries: Option<Vec<&str>> =
         value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());

@@ -56,7 +56,7 @@ const fn yes() -> bool {
 /// Parses the text of a file.
 ///
 /// # Errors
-/// What is wrong, with its place. Then nothing of the file is used: half of it may be missing.
+/// The problem, with its line. Nothing of such a file is used, since it may be incomplete.
 pub(super) fn parse(text: &str) -> Result<Catalog, String> {
     if text.trim().is_empty() {
         return Err("it is empty; write `services: []` if there are to be none".to_owned());
