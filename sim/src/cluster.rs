@@ -1,4 +1,4 @@
-//! The objects of a small cluster, as clients of the store write them, and what traffic to expect of them.
+//! The objects of a small cluster, as clients of the store write them, and the traffic to expect from them.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ pub enum Write {
     Delete(String),
 }
 
-/// A service as clients want it.
+/// A service as clients have written it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Service {
-    /// Its endpoints; none where the slice is not stored.
+    /// Its endpoints; none if the slice is not stored.
     endpoints: Option<Vec<Ipv4Addr>>,
     is_stored: bool,
     /// The stored value of the service, or of the slice, cannot be read.
@@ -41,11 +41,11 @@ pub struct Cluster {
     services: BTreeMap<u16, Service>,
     next_endpoint: u32,
     is_node_stored: bool,
-    /// The last part of the node's IPv6 address; 0 where it has none.
+    /// The last part of the node's IPv6 address; 0 without one.
     node_ipv6: u16,
 }
 
-/// The node port of a service, if it has one that traffic of others may use wherever its endpoints are.
+/// The node port of a service, if it has one that clients outside may use with any endpoints (policy Cluster).
 pub fn node_port(service: u16) -> Option<u16> {
     (service % 4 == 1).then_some(30_000 + service)
 }
@@ -69,7 +69,7 @@ fn slice_key(service: u16) -> String {
 }
 
 impl Cluster {
-    /// Nothing but the node.
+    /// A cluster with only the Node object, and the write that creates it.
     pub fn new() -> (Self, Vec<Write>) {
         let cluster =
             Self { services: BTreeMap::new(), next_endpoint: 0, is_node_stored: true, node_ipv6: 0 };
@@ -87,7 +87,7 @@ impl Cluster {
         Write::Put(key(Kind::Node, NODE), value.to_string().into())
     }
 
-    /// The next write of some client. Never writes the same endpoint twice, so that an endpoint tells how old a state is.
+    /// The next writes of a client. The same endpoint is never written twice, so that an endpoint shows how old a state is.
     pub fn next_write(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let service = rng.random_range(0..SERVICES);
         match rng.random_range(0..100) {
@@ -101,7 +101,7 @@ impl Cluster {
             93 => self.move_node(rng),
             94 | 95 => self.delete_most(rng),
             _ => {
-                // Both at once, as a rollout does.
+                // Service and slice in one transaction.
                 let mut writes = self.put_service(service);
                 writes.extend(self.put_endpoints(service, rng));
                 writes
@@ -109,7 +109,7 @@ impl Cluster {
         }
     }
 
-    /// Ends all that is odd: every value can be read, and the node is there.
+    /// Writes that make the state regular again: every value valid, and the Node object stored.
     pub fn repair(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let mut writes = Vec::new();
         if !self.is_node_stored {
@@ -132,7 +132,7 @@ impl Cluster {
         writes
     }
 
-    /// The services that have an endpoint, with all of theirs.
+    /// The services with endpoints, and these.
     pub fn served(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
         self.services.iter().filter_map(|(number, service)| {
             let endpoints = service.endpoints.as_deref().filter(|endpoints| !endpoints.is_empty())?;
@@ -141,7 +141,7 @@ impl Cluster {
         })
     }
 
-    /// The services of which a stored value cannot be read now, with the endpoints that the last good values had.
+    /// The services with an invalid stored value, with the endpoints of their last valid values.
     pub fn last_good(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
         self.services.iter().filter_map(|(number, service)| {
             let is_bad = service.is_stored && (service.is_service_bad || service.is_slice_bad);
@@ -149,7 +149,7 @@ impl Cluster {
         })
     }
 
-    /// As it was then, but for endpoints: none is written twice.
+    /// The state of a backup, with the current counter of endpoints, so that none is written twice.
     #[must_use]
     pub fn restored(&self, then: Self) -> Self {
         Self { next_endpoint: self.next_endpoint, ..then }
@@ -229,20 +229,20 @@ impl Cluster {
         if self.is_node_stored { vec![self.put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
     }
 
-    /// The node gets another IPv6 address, or none.
+    /// Gives the node another IPv6 address, or none.
     fn move_node(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         self.node_ipv6 = rng.random_range(0..4);
         self.is_node_stored = true;
         vec![self.put_node()]
     }
 
-    /// A pod of which no service knows.
+    /// A pod that no service selects.
     fn put_unselected_pod(number: u16) -> Write {
         let value = json!({"name": format!("lonely{number}"), "namespace": "default"});
         Write::Put(key(Kind::Pod, &format!("lonely{number}")), value.to_string().into())
     }
 
-    /// Somebody empties most of the store, and may put things back later.
+    /// Deletes most services at once.
     fn delete_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let stored: Vec<u16> = self
             .services
@@ -260,5 +260,5 @@ impl Cluster {
     }
 }
 
-/// The node's address, where node ports answer.
+/// The node's address, at which node ports answer.
 pub const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1));

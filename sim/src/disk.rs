@@ -1,5 +1,4 @@
-//! A model of what the agent saves: what was written survives the end of the process, and of the mirror what was synced a power cut
-//! too. A machine that starts has no pods.
+//! A model of the agent's state folder: written data survives the end of the process; of the mirror, synced data also survives a power failure. After a boot the machine has no pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +23,7 @@ pub struct ModelDisk {
 }
 
 impl ModelDisk {
-    /// Writes at once. Returns the revision that is written.
+    /// Writes at once. Returns the written revision.
     pub fn save(&mut self, saving: Saving) -> Option<i64> {
         match saving {
             Saving::List { revision, entries, keep } => self.replace(revision, entries, &keep),
@@ -50,34 +49,34 @@ impl ModelDisk {
         self.written = Some(Content { revision, entries });
     }
 
-    /// The disk has all that was written.
+    /// Syncs all written data to the disk.
     pub fn sync(&mut self) {
         self.synced.clone_from(&self.written);
     }
 
-    /// The machine has lost its power. The end of the process alone loses nothing.
-    pub fn cut_power(&mut self) {
+    /// A power failure: unsynced data is lost. The end of the process alone loses nothing.
+    pub fn fail_power(&mut self) {
         self.written.clone_from(&self.synced);
         self.pods.clear();
     }
 
-    /// Writes which pods are attached.
+    /// Writes the attached pods.
     pub fn save_pods(&mut self, attached: BTreeMap<PodId, InterfaceName>) {
         self.pods = attached;
     }
 
-    /// The pods that are attached.
+    /// The attached pods.
     pub const fn pods(&self) -> &BTreeMap<PodId, InterfaceName> {
         &self.pods
     }
 
-    /// How much is saved, as the mirror tells at the start.
+    /// The summary that the mirror reports at the start.
     pub fn summary(&self, own_node: &str) -> MirrorSummary {
         let Some(content) = &self.written else { return MirrorSummary::default() };
         MirrorSummary { entries: content.entries.len(), has_key: content.entries.contains_key(own_node) }
     }
 
-    /// What is saved.
+    /// The saved content.
     pub fn load(&self) -> Option<Saved> {
         let content = self.written.as_ref()?;
         let entries = content.entries.values().cloned().collect();
@@ -91,7 +90,7 @@ impl ModelDisk {
         keys.filter(|key| key.starts_with(&prefix)).count()
     }
 
-    /// The keys and values that are saved.
+    /// The saved entries by key.
     pub fn entries(&self) -> BTreeMap<String, Entry> {
         self.written.as_ref().map(|content| content.entries.clone()).unwrap_or_default()
     }

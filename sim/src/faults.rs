@@ -2,24 +2,24 @@
 
 use rand::{RngExt as _, rngs::SmallRng};
 
-use crate::kernel::Meddling;
+use crate::kernel::ForeignChange;
 
-/// One thing that goes wrong, or that somebody does.
+/// A fault, or an action of an operator or a CNI plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The agent gets SIGKILL.
     Kill,
-    /// The machine loses its power.
-    PowerCut,
-    /// The store cannot be reached, or again.
+    /// The machine loses power.
+    PowerFailure,
+    /// The store becomes unreachable, or reachable again.
     Outage,
-    /// The store cannot be reached for a moment.
-    Blip,
+    /// The store is unreachable for some seconds.
+    ShortOutage,
     /// The store compacts its log.
     Compaction,
-    /// The state of the store is kept.
+    /// A backup of the store is made.
     Backup,
-    /// The store is put back to a backup.
+    /// The store is restored from the backup.
     Restore,
     /// The next transaction is refused.
     RefuseBatch,
@@ -29,22 +29,22 @@ pub enum Fault {
     LoseAnswer,
     /// The next dump is interrupted.
     InterruptDump,
-    /// The kernel has no room for the next transaction.
+    /// The kernel refuses the next transaction for lack of buffer space.
     RefuseSending,
     /// Notifications of the kernel are lost.
     LoseNotifications,
-    /// Somebody else changes the table.
-    Meddle,
-    /// The renderer takes long for whatever it does.
-    Slow,
-    /// The renderer panics, before or after it has done its work.
-    Panic,
-    /// An address of this node's interfaces comes or goes.
-    Address,
-    /// An operator asks for everything again.
+    /// Another program changes the table.
+    ForeignChange,
+    /// The renderer is slow for a while.
+    SlowRenderer,
+    /// The renderer panics, before or after its work.
+    RendererPanic,
+    /// An address is added to or removed from the node's interfaces.
+    AddressChange,
+    /// An operator requests a resync.
     Resync,
     /// An operator confirms deletions.
-    Confirm,
+    ConfirmDeletions,
     /// A pod is attached.
     AddPod,
     /// A pod is detached.
@@ -54,9 +54,9 @@ pub enum Fault {
 /// All kinds.
 pub const ALL: [Fault; 21] = [
     Fault::Kill,
-    Fault::PowerCut,
+    Fault::PowerFailure,
     Fault::Outage,
-    Fault::Blip,
+    Fault::ShortOutage,
     Fault::Compaction,
     Fault::Backup,
     Fault::Restore,
@@ -66,44 +66,44 @@ pub const ALL: [Fault; 21] = [
     Fault::InterruptDump,
     Fault::RefuseSending,
     Fault::LoseNotifications,
-    Fault::Meddle,
-    Fault::Slow,
-    Fault::Panic,
-    Fault::Address,
+    Fault::ForeignChange,
+    Fault::SlowRenderer,
+    Fault::RendererPanic,
+    Fault::AddressChange,
     Fault::Resync,
-    Fault::Confirm,
+    Fault::ConfirmDeletions,
     Fault::AddPod,
     Fault::DeletePod,
 ];
 
-/// The next fault.
+/// A random fault.
 pub(crate) fn draw(rng: &mut SmallRng) -> Fault {
     ALL[rng.random_range(0..ALL.len())]
 }
 
-/// Chains of the agent's table that somebody else may change: those that services in it need.
+/// Chains of the agent's table for foreign changes: those that services need.
 const CHAINS: [&str; 6] =
     ["services-v4", "node-ports-v4", "masquerade-v4", "nat-prerouting", "filter-forward", "pick-v4-1"];
-/// Sets of the agent's table that somebody else may change.
+/// Sets of the agent's table for foreign changes.
 const SETS: [&str; 6] =
     ["services4", "backends4", "pick-chains4", "no-endpoints4", "cluster-ips4", "affinity4"];
 
 /// A change of the table by another program.
-pub(crate) fn draw_meddling(rng: &mut SmallRng) -> Meddling {
+pub(crate) fn draw_foreign_change(rng: &mut SmallRng) -> ForeignChange {
     let chain = CHAINS[rng.random_range(0..CHAINS.len())].to_owned();
     let set = SETS[rng.random_range(0..SETS.len())].to_owned();
     let number = rng.random_range(0..10);
     match rng.random_range(0..10) {
-        0 => Meddling::FlushRuleset,
-        1 => Meddling::DeleteTable,
-        2 => Meddling::FlushTable,
-        3 => Meddling::FlushChain(chain),
-        4 => Meddling::DropAtFirst(chain),
-        5 => Meddling::FlushSet(set),
-        6 => Meddling::ReplaceValue { set, number },
-        7 => Meddling::AddElement { set },
-        8 => Meddling::OtherTable,
-        _ => Meddling::DeleteElement { set, number },
+        0 => ForeignChange::FlushRuleset,
+        1 => ForeignChange::DeleteTable,
+        2 => ForeignChange::FlushTable,
+        3 => ForeignChange::FlushChain(chain),
+        4 => ForeignChange::DropAtFirst(chain),
+        5 => ForeignChange::FlushSet(set),
+        6 => ForeignChange::ReplaceValue { set, number },
+        7 => ForeignChange::AddElement { set },
+        8 => ForeignChange::OtherTable,
+        _ => ForeignChange::DeleteElement { set, number },
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meddling_names_chains_and_sets_of_the_table() {
+    fn foreign_changes_name_chains_and_sets_of_the_table() {
         let skeleton = include_str!("../../renderer/src/nftables/skeleton.nft");
         let has = |kind: &str, name: &str| skeleton.contains(&format!("\t{kind} {name} {{\n"));
         // Chains that pick are made on demand.

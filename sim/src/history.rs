@@ -1,5 +1,4 @@
-//! The history of the agent, held against what the simulation itself told the agent: every event is recorded once, in order, with
-//! the outcome of the call of the renderer that applied it; and counted by the metrics.
+//! Checks the agent's history against the inputs of the simulation: every event is recorded once, in order, with the result of the renderer call that applied it; and metrics count it once.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,19 +18,19 @@ use crate::{
     metrics::Scrape,
 };
 
-/// The kinds of events that only the store causes. Others may overtake them while a first list waits.
+/// The kinds of events of the store. Other events may overtake them while a first list waits for the mirror.
 const OF_STORE: [&str; 6] = ["snapshot", "change", "problems", "store-down", "store-replaced", "store-up"];
-/// The kinds of events that somebody else asks for.
+/// The kinds of other requested events.
 const OF_OTHERS: [&str; 4] = ["addresses", "resync", "pod-added", "pod-deleted"];
 /// The kind of a change by another program.
 const FOREIGN_CHANGE: &str = "foreign-change";
 
 /// An event that must be recorded.
 #[derive(Debug)]
-struct Told {
+struct ExpectedEvent {
     at: Instant,
     kind: &'static str,
-    /// The store's revision, if the event tells it.
+    /// The store's revision, if the event has one.
     revision: Option<i64>,
 }
 
@@ -39,26 +38,26 @@ struct Told {
 #[derive(Debug)]
 struct Call {
     name: &'static str,
-    /// The last event before it.
+    /// The number of the last event before it.
     after: u64,
-    /// When it was done, and what it reported.
+    /// The time of its end, and its report.
     done: Option<(Timestamp, Report)>,
 }
 
 /// The history that the running agent must have.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedHistory {
-    of_store: VecDeque<Told>,
-    of_others: VecDeque<Told>,
+    of_store: VecDeque<ExpectedEvent>,
+    of_others: VecDeque<ExpectedEvent>,
     /// The events counted so far.
     events: u64,
     calls: VecDeque<Call>,
-    /// What counters must show, by series.
+    /// The expected values of counters, by series.
     counts: BTreeMap<String, u64>,
 }
 
 fn push<T>(queue: &mut VecDeque<T>, new: T) {
-    // No more records are kept than these.
+    // The agent keeps no more records than this.
     if queue.len() > config::HISTORY_EVENTS {
         queue.pop_front();
     }
@@ -70,23 +69,23 @@ fn series(name: &str) -> String {
 }
 
 impl ExpectedHistory {
-    /// The agent is given an input.
+    /// Must be called with each input of the agent.
     pub(crate) fn on_input(&mut self, input: &Input, now: Now) {
-        let told = |kind, revision| Told { at: now.instant, kind, revision };
+        let new_event = |kind, revision| ExpectedEvent { at: now.instant, kind, revision };
         match input {
             Input::Store(event, _) => {
-                let told = match event {
-                    StoreEvent::Listed(list) => told("snapshot", Some(list.revision)),
-                    StoreEvent::Changed(batch, _) => told("change", Some(batch.revision)),
-                    StoreEvent::Problems(_) => told("problems", None),
-                    StoreEvent::Down { .. } => told("store-down", None),
-                    StoreEvent::Replaced { .. } => told("store-replaced", None),
-                    StoreEvent::Up => told("store-up", None),
+                let event = match event {
+                    StoreEvent::Listed(list) => new_event("snapshot", Some(list.revision)),
+                    StoreEvent::Changed(batch, _) => new_event("change", Some(batch.revision)),
+                    StoreEvent::Problems(_) => new_event("problems", None),
+                    StoreEvent::Down { .. } => new_event("store-down", None),
+                    StoreEvent::Replaced { .. } => new_event("store-replaced", None),
+                    StoreEvent::Up => new_event("store-up", None),
                 };
-                push(&mut self.of_store, told);
+                push(&mut self.of_store, event);
             }
-            Input::LocalAddresses(_) => push(&mut self.of_others, told("addresses", None)),
-            Input::Resync { .. } => push(&mut self.of_others, told("resync", None)),
+            Input::LocalAddresses(_) => push(&mut self.of_others, new_event("addresses", None)),
+            Input::Resync { .. } => push(&mut self.of_others, new_event("resync", None)),
             Input::ForeignChange(..) => self.count("foreign_changes_total"),
             Input::WorkDone(done) => self.on_work_done(done, now),
             _ => {}
@@ -109,7 +108,7 @@ impl ExpectedHistory {
         *self.counts.entry(series(name)).or_default() += 1;
     }
 
-    /// A caller that attaches or detaches a pod has been heard: it is an event unless it is refused, or there was nothing to detach.
+    /// Must be called after each request to attach or detach a pod. It is an event unless it was refused, or there was nothing to detach.
     pub(crate) fn on_pod_request(&mut self, kind: &'static str, first: Option<&Answer>, now: Now) {
         let is_event = match first {
             Some(Ok(is_done)) => *is_done,
@@ -117,11 +116,11 @@ impl ExpectedHistory {
             None => true,
         };
         if is_event {
-            push(&mut self.of_others, Told { at: now.instant, kind, revision: None });
+            push(&mut self.of_others, ExpectedEvent { at: now.instant, kind, revision: None });
         }
     }
 
-    /// The agent wants something.
+    /// Must be called with each output of the agent.
     pub(crate) fn on_output(&mut self, output: &Output) {
         match output {
             Output::Count(Metric::Event(_)) => self.events += 1,
@@ -132,20 +131,20 @@ impl ExpectedHistory {
         }
     }
 
-    /// Compares all of it, at rest.
+    /// Compares the whole history, at rest.
     pub(crate) fn check(&self, core: &Core, scrape: &Scrape, now: Instant) -> Result<(), String> {
         let records = core.history(HistoryQuery::default(), now);
         self.check_numbers(core, &records)?;
         let is_full = records.len() >= config::HISTORY_EVENTS;
-        check_told(&self.of_store, &OF_STORE, &records, is_full, now)?;
-        check_told(&self.of_others, &OF_OTHERS, &records, is_full, now)?;
+        check_events(&self.of_store, &OF_STORE, &records, is_full, now)?;
+        check_events(&self.of_others, &OF_OTHERS, &records, is_full, now)?;
         for record in &records {
             self.check_outcome(record)?;
         }
         for (series, expected) in &self.counts {
             let counted = scrape.count(series);
             if counted != *expected {
-                return Err(format!("{series} is {counted}, and {expected} were told"));
+                return Err(format!("{series} is {counted}, expected {expected}"));
             }
         }
         Ok(())
@@ -156,15 +155,14 @@ impl ExpectedHistory {
         let expected = newest + 1 - records.len() as u64..=newest;
         if newest != self.events || !records.iter().map(|record| record.seq_num).eq(expected) {
             return Err(format!(
-                "{} events were counted, and the history has others until {newest}",
+                "{} events were counted, but the history has others up to {newest}",
                 self.events
             ));
         }
         Ok(())
     }
 
-    /// The outcome is that of the first call after the event that could apply it: an update undoes no foreign change, and a repair
-    /// applies nothing else.
+    /// The result must be that of the first call after the event that could apply it: an update does not revert a foreign change, and a repair applies nothing else.
     fn check_outcome(&self, record: &Record) -> Result<(), String> {
         let useless = if record.kind == FOREIGN_CHANGE { "update" } else { "heal" };
         for outcome in record.renderers.values() {
@@ -174,33 +172,33 @@ impl ExpectedHistory {
             let is_right = matches!((outcome, expected), (Outcome::Applied { at, report, .. }, Some((done, reported)))
                 if at == done && report == reported);
             if !is_right {
-                return Err(format!("the history has {record:#?}, and the renderer has told {expected:?}"));
+                return Err(format!("the history has {record:#?}, but the renderer reported {expected:?}"));
             }
         }
         Ok(())
     }
 }
 
-/// The records of these kinds are the last events that were told, and no other is missing.
-fn check_told(
-    told: &VecDeque<Told>,
+/// The records of these kinds must be the last expected events, and none may be missing.
+fn check_events(
+    expected: &VecDeque<ExpectedEvent>,
     kinds: &[&str],
     records: &[Record],
     is_full: bool,
     now: Instant,
 ) -> Result<(), String> {
     let recorded: Vec<&Record> = records.iter().filter(|record| kinds.contains(&record.kind)).collect();
-    for (told, record) in told.iter().rev().zip(recorded.iter().rev()) {
-        let has_revision = told.revision.is_none_or(|revision| record.revision == revision);
-        if told.kind != record.kind || !has_revision || record.since < told.at {
-            return Err(format!("the history has {record:#?}, and the agent was told {told:?}"));
+    for (event, record) in expected.iter().rev().zip(recorded.iter().rev()) {
+        let has_revision = event.revision.is_none_or(|revision| record.revision == revision);
+        if event.kind != record.kind || !has_revision || record.since < event.at {
+            return Err(format!("the history has {record:#?}, expected {event:?}"));
         }
     }
-    let missing = told.len().checked_sub(recorded.len());
-    let Some(missing) = missing else { return Err("the history has more than was told".to_owned()) };
-    let last_missing = missing.checked_sub(1).and_then(|last| told.get(last));
+    let missing = expected.len().checked_sub(recorded.len());
+    let Some(missing) = missing else { return Err("the history has more events than expected".to_owned()) };
+    let last_missing = missing.checked_sub(1).and_then(|last| expected.get(last));
     match last_missing.filter(|last| !is_full && last.at + config::HISTORY_AGE >= now) {
-        Some(last) => Err(format!("the history has nothing of {last:?}")),
+        Some(last) => Err(format!("the history lacks {last:?}")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Invariants: at every step for flows, and at rest for everything that the agent reports.
+//! Invariants: for flows at every step, and for all reports of the agent at rest.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,25 +29,25 @@ use crate::{
     store::ModelStore,
 };
 
-/// How long after a change, or after the last trouble, a service must have a way to its endpoints.
+/// After this time without changes and faults, connections to a service must reach its endpoints.
 pub const PROMISED_DELAY: Duration = Duration::from_secs(120);
 
-/// So many services that go at once, of which most were known, are not to go without a second look.
+/// The minimum number of services whose deletion at once must be held, if it is more than half of them.
 pub const MASS_DELETION: usize = 10;
 
-/// Everything that the agent tells the outside, but for times.
+/// Everything that the agent reports, except times.
 #[derive(Debug, PartialEq)]
 pub struct Observed {
-    /// Named, so that a difference can be told.
+    /// By name, for the description of a difference.
     parts: BTreeMap<&'static str, String>,
     /// The saved entries.
     saved: BTreeMap<String, Entry>,
-    /// How the kernel differs from what it must have.
+    /// The differences of the kernel's table from the desired one.
     drift: BTreeSet<String>,
 }
 
 impl Observed {
-    /// Of an agent that is at rest.
+    /// Collects the reports of an agent at rest.
     pub(crate) fn of(
         core: &Core,
         receivers: &Receivers,
@@ -95,7 +95,7 @@ impl Observed {
         Self { parts, saved, drift }
     }
 
-    /// Compares it with what a fresh start comes to.
+    /// Compares with the reports after a fresh start.
     pub fn compare(&self, fresh: &Self) -> Result<(), String> {
         if !self.drift.is_empty() {
             return Err(format!("at rest the kernel differs from the core: {:#?}", self.drift));
@@ -125,14 +125,14 @@ impl Observed {
     }
 }
 
-/// What is a function of the state.
+/// The fields that depend only on the state.
 fn of_state(renderer: RendererView) -> impl std::fmt::Debug {
     let RendererView { name, state, ready, applied_revision, pending, pending_services, .. } = renderer;
     let RendererView { failures, watched, damped, .. } = renderer;
     (name, state, ready, applied_revision, pending, pending_services, failures, watched, damped)
 }
 
-/// The lines in which two texts differ.
+/// The first lines in which two texts differ.
 fn difference(one: &str, other: &str) -> String {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
     let start = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
@@ -142,8 +142,7 @@ fn difference(one: &str, other: &str) -> String {
     format!("it is:\n{}\nexpected:\n{}", part(&one), part(&other))
 }
 
-/// The state of an agent that starts now over this store, on a node with these addresses and attached pods, with an empty mirror and
-/// an empty kernel.
+/// The reports of an agent that starts now with this store, on a node with these addresses and attached pods, with an empty mirror and an empty kernel.
 pub(crate) fn fresh(
     store: &ModelStore,
     addresses: &LocalAddresses,
@@ -186,20 +185,20 @@ pub(crate) fn fresh(
     }
     check_stalls(&kernel)?;
     if disk.entries() != *store.entries() {
-        return Err("a fresh start does not save what is stored".to_owned());
+        return Err("a fresh start does not save the stored entries".to_owned());
     }
     Ok(Observed::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
 }
 
-/// Nobody waits for an answer of the kernel that never comes.
+/// The agent must never wait for an answer that the kernel does not send.
 pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     match kernel.stalls() {
         0 => Ok(()),
-        stalls => Err(format!("{stalls} times somebody waits for an answer of the kernel that never comes")),
+        stalls => Err(format!("the agent waited {stalls} times for an answer that the kernel does not send")),
     }
 }
 
-/// A new connection to a service goes to one of these endpoints; to its node port at these addresses too.
+/// A new connection to a service must reach one of these endpoints; also by its node port at these addresses.
 pub fn check_flow(
     kernel: &ModelKernel,
     service: u16,
@@ -217,7 +216,7 @@ pub fn check_flow(
             Fate::Delivered { server, .. } if endpoints.iter().any(|endpoint| server.ip() == *endpoint) => {}
             fate => {
                 return Err(format!(
-                    "a connection to {destination} of service s{service} with endpoints {endpoints:?} ends so: {fate:?}"
+                    "a connection to {destination} of service s{service} with endpoints {endpoints:?} has this result: {fate:?}"
                 ));
             }
         }

@@ -1,12 +1,10 @@
-//! A whole node in one thread and by simulated time: the real core and the real nftables renderer between models of what is around
-//! them.
-//!
-//! - [`kernel`]: nf_tables and conntrack, by the very netlink messages that the renderer encodes.
+//! A simulation of a whole node in one thread and in simulated time: the real core and the real nftables renderer, with models of the store, the kernel and the disk.
+//! - [`kernel`]: nf_tables and conntrack, driven by the netlink messages that the renderer encodes.
 //! - [`store`], [`disk`]: the store that the agent watches, and its state folder.
-//! - [`cluster`]: what clients write, and so which traffic is expected.
-//! - [`faults`]: what goes wrong.
-//! - [`world`]: all of it together, decided by one seed.
-//! - [`invariants`]: what must hold at rest; `newest`, `pods`, `history` and `metrics` each have what must hold of one subject.
+//! - [`cluster`]: the writes of clients, and the traffic to expect from them.
+//! - [`faults`]: the injected faults.
+//! - [`world`]: the whole simulation, determined by one seed.
+//! - [`invariants`]: the invariants of the state at rest; `newest`, `pods`, `history` and `metrics` check one subject each.
 
 pub mod cluster;
 mod config;

@@ -10,8 +10,9 @@ use contiv_agent::{
     node::Core,
 };
 
-/// Gauges that tell times, or what was last found out, and so are no functions of the present state.
-const OF_THE_PAST: [&str; 3] = ["process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
+/// Gauges of times or of the last verification, which do not depend only on the current state.
+const OF_PAST_EVENTS: [&str; 3] =
+    ["process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
 
 /// One reading.
 #[derive(Debug)]
@@ -38,17 +39,17 @@ impl Scrape {
         Self { series: series.collect(), gauges: gauges.collect() }
     }
 
-    /// The gauges that are functions of the state, a line each.
+    /// The gauges that depend only on the state, a line each.
     pub(crate) fn gauges(&self) -> String {
         let is_of_state = |series: &str| {
             let name = series.split('{').next().unwrap_or_default();
-            self.gauges.contains(name) && !OF_THE_PAST.iter().any(|past| name.starts_with(past))
+            self.gauges.contains(name) && !OF_PAST_EVENTS.iter().any(|past| name.starts_with(past))
         };
         let lines = self.series.iter().filter(|(series, _)| is_of_state(series));
         lines.map(|(series, value)| format!("{series} {value}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// The value of a counter, with these labels; 0 where it has not counted yet.
+    /// The value of a counter with these labels; 0 if it does not exist yet.
     pub(crate) fn count(&self, series: &str) -> u64 {
         self.series.get(series).and_then(|value| value.parse().ok()).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! Nothing active goes back to an older revision of an object: clients write each endpoint once, in rising order, so the newest
-//! endpoint of a service tells how old its active state is.
+//! Checks that no active object goes back to an older revision: clients write each endpoint once, in rising order, so the newest endpoint of a service shows how old its active state is.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -10,18 +9,18 @@ use contiv_model::ServiceId;
 #[derive(Debug, Default)]
 pub(crate) struct NewestEndpoints {
     of: BTreeMap<ServiceId, IpAddr>,
-    /// Older states are right until the agent has all of the store again.
+    /// Older states are allowed until the agent has applied the whole store again.
     is_void: bool,
 }
 
 impl NewestEndpoints {
-    /// The store was put back to a backup, or the disk to what was synced.
+    /// The store was restored from a backup, or the disk lost unsynced data.
     pub(crate) fn forget(&mut self) {
         self.of.clear();
         self.is_void = true;
     }
 
-    /// Compares what is active now. `has_all` says that the agent has applied all of the store.
+    /// Compares the active services. `has_all`: the agent has applied the whole store.
     pub(crate) fn check(&mut self, core: &Core, has_all: bool) -> Result<(), String> {
         self.is_void &= !has_all;
         if self.is_void {
@@ -32,10 +31,7 @@ impl NewestEndpoints {
             let Some(active) = backends.map(|backend| backend.address).max() else { continue };
             let newest = self.of.entry(service.id.clone()).or_insert(active);
             if active < *newest {
-                return Err(format!(
-                    "service {} goes back to endpoint {active} after it had {newest}",
-                    service.id
-                ));
+                return Err(format!("service {} went back to endpoint {active} after {newest}", service.id));
             }
             *newest = active;
         }

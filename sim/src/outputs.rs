@@ -1,4 +1,4 @@
-//! What the agent has told the outside through the outputs of its core, and how these are carried out.
+//! Executes the outputs of the core, and collects the health checks and metrics that the agent reports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use contiv_agent::{
 use contiv_model::ServiceId;
 use contiv_renderer::{RenderError, Renderer, Report};
 
-/// Lets a renderer do its work.
+/// Calls a renderer for a unit of work.
 pub(crate) fn render(renderer: &mut dyn Renderer, work: &Work) -> Result<Report, RenderError> {
     match work {
         Work::Resync(snapshot) => renderer.resync(snapshot),
@@ -35,16 +35,16 @@ impl Default for Receivers {
     }
 }
 
-/// What the server of health checks has been told to serve.
+/// The health checks that the agent serves.
 #[derive(Debug, Default)]
 pub(crate) struct HealthChecks {
     pub(crate) services: BTreeMap<ServiceId, HealthCheck>,
-    /// Where.
+    /// The addresses on which they are served.
     pub(crate) node_ips: BTreeSet<IpAddr>,
 }
 
 impl HealthChecks {
-    /// Tells it what changes.
+    /// Applies an update.
     pub(crate) fn update(&mut self, HealthUpdate { services, node_ips }: HealthUpdate) {
         for (id, check) in services {
             match check {

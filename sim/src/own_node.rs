@@ -1,45 +1,43 @@
-//! Who still knows the Node object of the simulated node. Where its clients have deleted it, or a backup without it was put back, the
-//! agent keeps its last state, and so does the mirror: as long as one of them has it, node ports must answer. An agent that starts
-//! when nobody has it cannot know the node's addresses.
+//! Tracks the copies of the node's own Node object. If it is deleted, or a backup without it is restored, the agent keeps its last state, and so does the mirror: as long as one of them has it, node ports must answer. An agent that starts without a copy cannot know the node's addresses.
 
 use std::time::Duration;
 
-/// The places that may have it, besides the store.
+/// The copies outside of the store.
 #[derive(Debug, Default)]
 pub(crate) struct OwnNode {
-    /// Since when the running agent has it.
+    /// Since when the running agent has a copy.
     agent: Option<Duration>,
     is_written: bool,
     is_synced: bool,
 }
 
 impl OwnNode {
-    /// The agent was told of it by the store.
+    /// The store delivered it to the agent.
     pub(crate) fn was_delivered(&mut self, at: Duration) {
         self.agent.get_or_insert(at);
     }
 
-    /// The agent has saved something: what it knows is among what is saved.
+    /// The agent wrote to the mirror, which includes its copy.
     pub(crate) const fn was_saved(&mut self) {
         self.is_written |= self.agent.is_some();
     }
 
-    /// The disk has all that was written.
+    /// The written data was synced.
     pub(crate) const fn was_synced(&mut self) {
         self.is_synced = self.is_written;
     }
 
-    /// The machine has lost its power.
+    /// The machine lost power.
     pub(crate) const fn lost_power(&mut self) {
         self.is_written = self.is_synced;
     }
 
-    /// The agent starts, and knows what was written.
+    /// The agent starts with the written copy.
     pub(crate) fn agent_starts(&mut self, at: Duration) {
         self.agent = self.is_written.then_some(at);
     }
 
-    /// Since when the running agent has it; none if it cannot.
+    /// Since when the running agent has a copy; none if it may have none.
     pub(crate) const fn known_since(&self) -> Option<Duration> {
         self.agent
     }
@@ -64,7 +62,7 @@ mod tests {
         node.lost_power();
         node.agent_starts(2 * SECOND);
         assert_eq!(node.known_since(), None);
-        // A backup without it was put back; the disk now has what the store has.
+        // The agent writes the mirror again, without a copy: the store does not have the object.
         node.was_saved();
         node.was_synced();
         node.agent_starts(3 * SECOND);

@@ -1,5 +1,4 @@
-//! The callers of `POST /pods` and `DELETE /pods`, as CNI plugins are: each gets exactly one answer in time, and what it was told
-//! holds, until the pod is attached or detached again.
+//! The callers of `POST /pods` and `DELETE /pods`, such as CNI plugins: each must get exactly one answer in time, and the answer must be true until the pod is attached or detached again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,23 +9,23 @@ use contiv_agent::node::{
 use contiv_model::{InterfaceName, PodId};
 use rand::{RngExt as _, rngs::SmallRng};
 
-/// How long a caller waits.
+/// The time limit of a request.
 const LIMIT: Duration = Duration::from_secs(5);
 
 type Attached = BTreeMap<PodId, InterfaceName>;
 
-/// A request that has no answer yet.
+/// A request without an answer yet.
 #[derive(Debug)]
 struct Waiting {
     pod: PodId,
-    /// What it asks for: this interface, or none.
+    /// The interface to attach; none to detach.
     interface: Option<InterfaceName>,
     until: Duration,
 }
 
-/// What the last caller was told that got what it asked for.
+/// The last request that succeeded, and its result.
 #[derive(Debug, Default)]
-struct Promise {
+struct ConfirmedRequest {
     request: u64,
     interface: Option<InterfaceName>,
 }
@@ -36,13 +35,13 @@ struct Promise {
 pub(crate) struct PodCallers {
     last_request: u64,
     waiting: BTreeMap<RequestId, Waiting>,
-    promises: BTreeMap<PodId, Promise>,
-    /// A caller that asks for the same again, and when.
+    confirmed: BTreeMap<PodId, ConfirmedRequest>,
+    /// A repetition of the last request, and its time.
     repeat: Option<(Duration, PodId, InterfaceName)>,
 }
 
 impl PodCallers {
-    /// Somebody attaches a pod, and may ask again before there is an answer.
+    /// A request to attach a pod, which may be repeated before its answer.
     pub(crate) fn add(&mut self, rng: &mut SmallRng, now: Duration) -> Input {
         let number = rng.random_range(0..2);
         let pod = PodId::new("default", format!("p{number}"));
@@ -54,18 +53,18 @@ impl PodCallers {
         self.add_pod(pod, interface, now)
     }
 
-    /// When somebody asks again.
+    /// The time of the next repetition.
     pub(crate) fn next_repeat(&self) -> Option<Duration> {
         self.repeat.as_ref().map(|(at, ..)| *at)
     }
 
-    /// Somebody asks again.
+    /// Repeats the last request.
     pub(crate) fn repeat(&mut self, now: Duration) -> Option<Input> {
         let (_, pod, interface) = self.repeat.take()?;
         Some(self.add_pod(pod, interface, now))
     }
 
-    /// Somebody detaches a pod.
+    /// A request to detach a pod.
     pub(crate) fn delete(&mut self, rng: &mut SmallRng, now: Duration) -> Input {
         let pod = PodId::new("default", format!("p{}", rng.random_range(0..2)));
         let request = self.ask(pod.clone(), None, now);
@@ -87,38 +86,41 @@ impl PodCallers {
     /// A caller gets its answer.
     pub(crate) fn on_answer(&mut self, request: RequestId, answer: &Answer) -> Result<(), String> {
         let Some(Waiting { pod, interface, .. }) = self.waiting.remove(&request) else {
-            return Err(format!("{request:?} is answered, and nobody waits for it: {answer:?}"));
+            return Err(format!("{request:?} got an answer without waiting for one: {answer:?}"));
         };
-        let promise = self.promises.entry(pod).or_default();
-        if answer.is_ok() && promise.request < request.0 {
-            *promise = Promise { request: request.0, interface };
+        let last = self.confirmed.entry(pod).or_default();
+        if answer.is_ok() && last.request < request.0 {
+            *last = ConfirmedRequest { request: request.0, interface };
         }
         Ok(())
     }
 
-    /// The agent has ended, and with it its connections. Whether a pod is attached for which somebody waited is open.
+    /// The agent has ended, and with it its connections. The pods of pending requests may be attached or not.
     pub(crate) fn lose_agent(&mut self) {
         self.repeat = None;
         for waiting in std::mem::take(&mut self.waiting).into_values() {
-            self.promises.remove(&waiting.pod);
+            self.confirmed.remove(&waiting.pod);
         }
     }
 
-    /// The machine has ended, and with it all pods.
+    /// The machine lost power, and with it all pods.
     pub(crate) fn lose_pods(&mut self) {
         self.lose_agent();
-        self.promises.clear();
+        self.confirmed.clear();
     }
 
-    /// Compares with what is attached.
+    /// Compares with the attached pods.
     pub(crate) fn check(&self, attached: &Attached, now: Duration) -> Result<(), String> {
         if let Some((request, waiting)) = self.waiting.iter().find(|(_, waiting)| waiting.until < now) {
             return Err(format!("{request:?} has no answer in time: {waiting:?}"));
         }
         let is_open = |pod: &PodId| self.waiting.values().any(|waiting| waiting.pod == *pod);
-        for (pod, promise) in self.promises.iter().filter(|(pod, _)| !is_open(pod)) {
-            if attached.get(pod) != promise.interface.as_ref() {
-                return Err(format!("pod {pod} has {:?}, and callers know {promise:?}", attached.get(pod)));
+        for (pod, last) in self.confirmed.iter().filter(|(pod, _)| !is_open(pod)) {
+            if attached.get(pod) != last.interface.as_ref() {
+                return Err(format!(
+                    "pod {pod} has {:?}, but callers were promised {last:?}",
+                    attached.get(pod)
+                ));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! A model of the store and of the feed that watches it: revisions, a log that is compacted, lists in pages that come late, outages,
-//! wipes and restores. What it delivers keeps the contract of `contiv_store::Feed`.
+//! A model of the store and of the feed that watches it: revisions, a log that is compacted, lists in pages that come late,
+//! outages, wipes and restores. Its events keep the contract of `contiv_store::Feed`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,10 +8,10 @@ use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::cluster::Write;
 
-/// The most entries of a page.
+/// The maximum number of entries in a page.
 const PAGE: usize = 8;
 
-/// The keys of a store, and what changed.
+/// The entries of a store, and the log of changes.
 #[derive(Debug, Clone)]
 pub struct ModelStore {
     revision: i64,
@@ -48,7 +48,7 @@ impl ModelStore {
         &self.entries
     }
 
-    /// Makes all writes at one revision.
+    /// Commits all writes at one revision.
     pub fn commit(&mut self, writes: Vec<Write>) {
         let revision = self.revision + 1;
         let mut changes = Vec::new();
@@ -74,18 +74,18 @@ impl ModelStore {
         }
     }
 
-    /// Forgets what changed until now.
+    /// Compacts the log up to the current revision.
     pub fn compact(&mut self) {
         self.compacted = self.revision;
         self.log.clear();
     }
 
-    /// Keeps everything as it is.
+    /// Makes a backup.
     pub fn backup(&self) -> Backup {
         Backup { revision: self.revision, entries: self.entries.clone() }
     }
 
-    /// Puts a backup back: revisions go on from its own.
+    /// Restores a backup: revisions continue from that of the backup.
     pub fn restore(&mut self, backup: Backup) {
         self.revision = backup.revision;
         self.entries = backup.entries;
@@ -95,15 +95,15 @@ impl ModelStore {
     }
 }
 
-/// How far the feed is.
+/// The state of the feed.
 #[derive(Debug, Default)]
 enum State {
     /// A list begins next.
     #[default]
     NeedsList,
-    /// Pages of a list at one revision are on their way.
+    /// Pages of a list at one revision are being delivered.
     Listing { revision: i64, epoch: u64, pages: VecDeque<Vec<Entry>> },
-    /// Changes after this revision are delivered.
+    /// Changes after this revision will be delivered.
     Watching { revision: i64, epoch: u64 },
 }
 
@@ -112,7 +112,7 @@ enum State {
 pub struct ModelFeed {
     state: State,
     is_down: bool,
-    was_told_down: bool,
+    is_down_reported: bool,
 }
 
 impl ModelFeed {
@@ -126,12 +126,12 @@ impl ModelFeed {
         self.is_down
     }
 
-    /// An agent starts, and knows nothing.
+    /// An agent starts without any state.
     pub fn restart(&mut self) {
-        *self = Self { state: State::NeedsList, is_down: self.is_down, was_told_down: false };
+        *self = Self { state: State::NeedsList, is_down: self.is_down, is_down_reported: false };
     }
 
-    /// A list is wanted now.
+    /// Requests a list.
     pub fn relist(&mut self) {
         self.state = State::NeedsList;
     }
@@ -140,7 +140,7 @@ impl ModelFeed {
     pub fn is_idle(&self, store: &ModelStore) -> bool {
         let is_current = matches!(&self.state, State::Watching { revision, epoch }
             if *revision == store.revision && *epoch == store.epoch);
-        is_current && !self.is_down && !self.was_told_down
+        is_current && !self.is_down && !self.is_down_reported
     }
 
     /// The next event, if there is one now.
@@ -149,7 +149,7 @@ impl ModelFeed {
             if matches!(self.state, State::Listing { .. }) {
                 self.state = State::NeedsList;
             }
-            return (!std::mem::replace(&mut self.was_told_down, true))
+            return (!std::mem::replace(&mut self.is_down_reported, true))
                 .then(|| FeedEvent::Down { reason: "simulated".to_owned() });
         }
         match &mut self.state {
@@ -169,7 +169,7 @@ impl ModelFeed {
                 }
                 let (revision, epoch) = (*revision, *epoch);
                 self.state = State::Watching { revision, epoch };
-                self.was_told_down = false;
+                self.is_down_reported = false;
                 Some(FeedEvent::List(ListPart::Complete { revision, problems: Vec::new() }))
             }
             State::Watching { revision, epoch } => {
@@ -181,7 +181,7 @@ impl ModelFeed {
                     self.state = State::NeedsList;
                     return self.next(store, rng);
                 }
-                if std::mem::take(&mut self.was_told_down) {
+                if std::mem::take(&mut self.is_down_reported) {
                     return Some(FeedEvent::Up);
                 }
                 let next: Vec<&Batch> = store

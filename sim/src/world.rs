@@ -1,5 +1,4 @@
-//! A whole node in simulated time: the real core and the real nftables renderer between a model of the store, of the kernel and
-//! of the disk. One seed decides everything: what clients write, what fails, in which order things happen.
+//! A whole node in simulated time: the real core and the real nftables renderer with models of the store, the kernel and the disk. One seed determines everything: the writes of clients, the faults, and the order of events.
 
 use std::{
     any::Any,
@@ -46,11 +45,11 @@ use crate::{
 
 /// How many steps the trace of a failure shows.
 const TRACED: usize = 60;
-/// Between two times at which everything comes to rest.
+/// The interval of rests: checks of the state when all work is finished.
 const BETWEEN_RESTS: Duration = Duration::from_secs(3600);
-/// More steps at one moment lead nowhere.
+/// The limit of steps at one time: more mean an endless loop.
 const STEPS_AT_ONCE: u32 = 10_000;
-/// How long it may take until everything has come to rest.
+/// The limit for finishing all work.
 const REST_LIMIT: Duration = Duration::from_secs(600);
 
 /// The requests of an operator.
@@ -59,7 +58,7 @@ const OPERATOR: RequestId = RequestId(0);
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// By which it happens again.
+    /// The seed that reproduces it.
     pub seed: u64,
     /// When it happened, in simulated time.
     pub at: Duration,
@@ -85,18 +84,18 @@ pub struct Stats {
     pub time: Duration,
     /// Inputs that the core has handled.
     pub inputs: u64,
-    /// Things that have gone wrong outside of the agent.
+    /// Injected faults.
     pub faults: u64,
-    /// Starts of the agent but the first.
+    /// Starts of the agent after the first.
     pub restarts: u64,
-    /// Times at which everything has come to rest and was compared with a fresh start.
+    /// How often the state at rest was compared with a fresh start.
     pub rests: u64,
     /// Flows that were evaluated.
     pub flows: u64,
 }
 
 impl Stats {
-    /// Adds what another world has simulated.
+    /// Adds the totals of another world.
     pub fn add(&mut self, other: Self) {
         self.time += other.time;
         self.inputs += other.inputs;
@@ -122,7 +121,7 @@ struct Agent {
     /// When the feed delivers next.
     next_delivery: Duration,
     receivers: Receivers,
-    /// What it was told.
+    /// The expected history.
     history: ExpectedHistory,
     out: Vec<Output>,
 }
@@ -132,7 +131,7 @@ impl Agent {
         outputs::render(&mut self.renderer, work).map_err(|error| error.to_string())
     }
 
-    /// The renderer is made anew.
+    /// Replaces the renderer by a new one, without state.
     fn lose_renderer(&mut self, kernel: &ModelKernel, is_table_owned: bool) {
         self.renderer = new_renderer(kernel, is_table_owned);
         self.is_renderer_new = true;
@@ -140,7 +139,7 @@ impl Agent {
     }
 }
 
-/// A node with all that is around it.
+/// A node with models of its environment.
 pub struct World {
     seed: u64,
     rng: SmallRng,
@@ -151,12 +150,12 @@ pub struct World {
     feed: ModelFeed,
     kernel: ModelKernel,
     disk: ModelDisk,
-    /// Who knows the Node object of this node.
+    /// The copies of this node's Node object.
     own_node: OwnNode,
     addresses: LocalAddresses,
     pods: PodCallers,
     newest: NewestEndpoints,
-    /// The kernel lets nobody but the agent change its table.
+    /// The agent owns its table, so other programs cannot change it.
     is_table_owned: bool,
     agent: Option<Agent>,
     /// When a stopped agent starts again.
@@ -168,20 +167,20 @@ pub struct World {
     next_rest: Duration,
     /// When a short outage ends.
     recover_at: Option<Duration>,
-    /// Steps since time last went on.
+    /// Steps since the clock last advanced.
     steps_at_once: u32,
     /// The renderer is slow until then.
     slow_until: Duration,
     /// The next work of the renderer panics.
     panics: bool,
-    /// When something last happened after which flows may fail for a while.
+    /// The time of the last fault after which flows may fail for a while.
     disturbed: Duration,
-    /// Since when the agent knows the endpoints of a service as they are.
+    /// The services whose current endpoints the agent knows, and since when.
     stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
     is_resting: bool,
-    /// Somebody wants no more of it.
+    /// Set to end the run early.
     is_stopped: Arc<AtomicBool>,
-    /// These do not happen, though they are drawn.
+    /// Faults that are skipped when they are drawn.
     without: Vec<Fault>,
     /// The invariant violated in this step.
     broken: Option<String>,
@@ -190,7 +189,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world that this seed decides.
+    /// A world determined by this seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let (cluster, writes) = Cluster::new();
@@ -235,8 +234,7 @@ impl World {
         }
     }
 
-    /// Runs the world of a violation again without each kind of fault that it does not need. Returns what is left: a violation that
-    /// is easier to read, and the kinds of faults that it needs.
+    /// Repeats the run of a violation without each kind of fault that it does not need. Returns a violation with a shorter trace, and the kinds of faults that it needs.
     pub fn shrink(violation: Violation) -> (Violation, Vec<Fault>) {
         let (mut left, mut without) = (violation, Vec::new());
         for fault in faults::ALL {
@@ -261,16 +259,16 @@ impl World {
         self.is_stopped = is_stopped;
     }
 
-    /// Runs for so long in simulated time.
+    /// Runs for this simulated time.
     ///
     /// # Errors
-    /// When something happens that never must; a panic is such a thing.
+    /// When an invariant is violated or the agent panics.
     pub fn run(&mut self, duration: Duration) -> Result<(), Violation> {
         self.catch_panics(|world| world.run_until(world.clock + duration))
     }
 
     fn catch_panics(&mut self, run: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), Violation> {
-        // Nothing is done with the world after a panic, but to tell the last steps.
+        // After a panic only the trace of the world is used.
         let result = panic::catch_unwind(AssertUnwindSafe(|| run(self)));
         result.unwrap_or_else(|payload| Err(describe_panic(&*payload))).map_err(|what| self.violation(what))
     }
@@ -285,14 +283,14 @@ impl World {
             is_at_rest = self.clock >= self.next_rest;
             if is_at_rest {
                 self.rest()?;
-                // At the same times however long it runs.
+                // The times of rests do not depend on the duration of runs.
                 self.next_rest += BETWEEN_RESTS;
             }
         }
         if is_at_rest { Ok(()) } else { self.rest() }
     }
 
-    /// The last steps, for people.
+    /// The last steps, a line each.
     pub fn trace(&self) -> String {
         let mut trace = String::new();
         for line in &self.trace {
@@ -318,13 +316,13 @@ impl World {
         Now { instant: self.base + self.clock, time, random: self.rng.random() }
     }
 
-    /// A duration up to this one, most of them much shorter.
-    fn short(&mut self, most: Duration) -> Duration {
+    /// A random duration up to `most`, usually much shorter.
+    fn random_delay(&mut self, most: Duration) -> Duration {
         let share: f64 = self.rng.random();
         most.mul_f64(share.powi(4))
     }
 
-    /// Does what comes next.
+    /// Performs the next step.
     fn step(&mut self) -> Result<(), String> {
         let mut next = vec![(self.next_sync, Step::Sync)];
         next.extend(self.recover_at.map(|at| (at, Step::Recover)));
@@ -343,16 +341,16 @@ impl World {
                 next.extend(deadline.map(|at| (at.saturating_duration_since(self.base), Step::Timer)));
             }
         }
-        // Of several at one time the first in this order.
+        // Several steps at one time are performed in the order of `Step`.
         let Some((at, step)) = next.into_iter().min_by_key(|(at, step)| (*at, *step)) else { return Ok(()) };
         self.steps_at_once = if at > self.clock { 0 } else { self.steps_at_once + 1 };
         if self.steps_at_once > STEPS_AT_ONCE {
-            return Err(format!("nothing but {step:?}, again and again, and time stands still"));
+            return Err(format!("the step {step:?} is repeated without end, and time does not advance"));
         }
         self.clock = self.clock.max(at);
         self.kernel.set_time(self.clock);
         self.perform(step);
-        self.hear();
+        self.deliver_foreign_changes();
         if let Some(what) = self.broken.take() {
             return Err(what);
         }
@@ -375,16 +373,16 @@ impl World {
                 let writes = self.cluster.next_write(&mut self.rng);
                 self.note(|| format!("clients write {}", brief_writes(&writes)));
                 self.store.commit(writes);
-                self.next_write = self.clock + self.short(Duration::from_secs(60));
+                self.next_write = self.clock + self.random_delay(Duration::from_secs(60));
             }
             Step::Fault => {
                 self.stats.faults += 1;
                 let fault = faults::draw(&mut self.rng);
                 if !self.without.contains(&fault) {
                     self.note(|| format!("{fault:?}"));
-                    self.strike(fault);
+                    self.inject(fault);
                 }
-                self.next_fault = self.clock + self.short(Duration::from_secs(240));
+                self.next_fault = self.clock + self.random_delay(Duration::from_secs(240));
             }
             Step::Recover => {
                 self.recover_at = None;
@@ -411,10 +409,10 @@ impl World {
         }
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::Kill => self.stop(false),
-            Fault::PowerCut => {
+            Fault::PowerFailure => {
                 self.stop(true);
                 self.kernel = new_kernel(&self.addresses);
                 self.kernel.set_time(self.clock);
@@ -423,12 +421,12 @@ impl World {
                 self.stable.clear();
             }
             Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
-            Fault::Confirm => self.handle(Input::ConfirmDeletions(OPERATOR)),
+            Fault::ConfirmDeletions => self.handle(Input::ConfirmDeletions(OPERATOR)),
             Fault::AddPod if self.agent.is_some() => {
                 // Callers wait, and additions fail, where the renderer is in trouble.
-                let trouble = [Fault::Slow, Fault::Panic][self.rng.random_range(0..2)];
+                let trouble = [Fault::SlowRenderer, Fault::RendererPanic][self.rng.random_range(0..2)];
                 if self.rng.random() && !self.without.contains(&trouble) {
-                    self.strike(trouble);
+                    self.inject(trouble);
                 }
                 let input = self.pods.add(&mut self.rng, self.clock);
                 self.handle(input);
@@ -438,19 +436,19 @@ impl World {
                 self.handle(input);
             }
             Fault::AddPod | Fault::DeletePod => {}
-            Fault::Address => {
+            Fault::AddressChange => {
                 self.addresses.change(&mut self.rng);
                 self.kernel.set_addresses(self.addresses.all());
-                let delay = self.short(Duration::from_secs(1));
+                let delay = self.random_delay(Duration::from_secs(1));
                 self.arrive(delay, Input::LocalAddresses(self.addresses.all()));
             }
-            Fault::Panic => self.panic(),
+            Fault::RendererPanic => self.panic(),
             Fault::Outage => {
                 let is_down = !self.feed.is_down();
                 self.feed.set_down(is_down);
                 self.end_short_outage();
             }
-            Fault::Blip => self.lose_store_for_a_moment(),
+            Fault::ShortOutage => self.begin_short_outage(),
             Fault::Compaction => self.store.compact(),
             Fault::Backup => self.backup = Some((self.store.backup(), self.cluster.clone())),
             Fault::Restore => {
@@ -472,27 +470,27 @@ impl World {
             Fault::LoseNotifications => {
                 self.kernel.overflow_notifications();
             }
-            Fault::Meddle => {
-                let meddling = faults::draw_meddling(&mut self.rng);
-                self.note(|| format!("{meddling:?}"));
+            Fault::ForeignChange => {
+                let change = faults::draw_foreign_change(&mut self.rng);
+                self.note(|| format!("{change:?}"));
                 // Objects that do not exist, or are owned by the agent, cannot be changed.
-                if self.kernel.meddle("contiv", &meddling).is_ok() {
+                if self.kernel.apply_foreign_change("contiv", &change).is_ok() {
                     self.disturbed = self.clock;
                 }
             }
-            Fault::Slow => {
-                self.slow_until = self.clock + self.short(Duration::from_secs(20));
+            Fault::SlowRenderer => {
+                self.slow_until = self.clock + self.random_delay(Duration::from_secs(20));
                 self.disturbed = self.slow_until;
             }
         }
     }
 
-    /// Ends the agent without a word.
+    /// Kills the agent; with a power failure the machine too.
     fn stop(&mut self, with_power: bool) {
         self.agent = None;
         self.kernel.forget_background();
         if with_power {
-            self.disk.cut_power();
+            self.disk.fail_power();
             self.own_node.lost_power();
             self.newest.forget();
             self.pods.lose_pods();
@@ -500,19 +498,19 @@ impl World {
             self.pods.lose_agent();
         }
         self.panics = false;
-        self.start_at = self.clock + self.short(Duration::from_secs(30));
+        self.start_at = self.clock + self.random_delay(Duration::from_secs(30));
     }
 
-    /// An outage goes on until another fault ends it.
+    /// Makes the current outage last until another fault ends it.
     const fn end_short_outage(&mut self) {
         self.recover_at = None;
     }
 
-    /// The store is away, and is there again soon.
-    fn lose_store_for_a_moment(&mut self) {
+    /// Makes the store unreachable for a few seconds.
+    fn begin_short_outage(&mut self) {
         if !self.feed.is_down() {
             self.feed.set_down(true);
-            self.recover_at = Some(self.clock + self.short(Duration::from_secs(10)));
+            self.recover_at = Some(self.clock + self.random_delay(Duration::from_secs(10)));
         }
         if let Some(agent) = &mut self.agent {
             agent.next_delivery = self.clock;
@@ -521,7 +519,7 @@ impl World {
 
     fn start(&mut self) {
         if self.rng.random_bool(0.2) {
-            self.lose_store_for_a_moment();
+            self.begin_short_outage();
         }
         self.note(|| "the agent starts".to_owned());
         self.stats.restarts += u64::from(self.stats.inputs > 0);
@@ -531,7 +529,7 @@ impl World {
         let core = Core::new(config::core(&self.addresses, self.disk.pods()), now);
         let own_node = own_node_key(&NodeName::new(NODE));
         let summary = Input::Mirror(MirrorReport::Summary(self.disk.summary(&own_node)));
-        let first = self.clock + self.short(Duration::from_secs(3));
+        let first = self.clock + self.random_delay(Duration::from_secs(3));
         self.agent = Some(Agent {
             core,
             decoder: Decoder::new(now.time),
@@ -546,14 +544,14 @@ impl World {
             out: Vec::new(),
         });
         self.handle(Input::Timer);
-        // Somebody asks for the state of the renderer before there is one.
-        if self.rng.random_bool(0.1) && !self.is_resting && !self.without.contains(&Fault::Panic) {
+        // A request for the renderer's state panics before the first snapshot.
+        if self.rng.random_bool(0.1) && !self.is_resting && !self.without.contains(&Fault::RendererPanic) {
             self.panic();
         }
     }
 
     fn deliver(&mut self) {
-        let pause = self.short(Duration::from_secs(2)) + Duration::from_millis(1);
+        let pause = self.random_delay(Duration::from_secs(2)) + Duration::from_millis(1);
         let Some(agent) = &mut self.agent else { return };
         agent.next_delivery = self.clock + pause;
         let Some(event) = self.feed.next(&self.store, &mut self.rng) else {
@@ -574,14 +572,14 @@ impl World {
         if self.feed.is_idle(&self.store) {
             self.note_expectations();
         } else if is_news {
-            // Of a state in between nothing is expected.
+            // There are no expectations for an intermediate state.
             self.stable.clear();
         }
     }
 
-    /// Lets the renderer do what it has been given, and tells the core a moment later.
+    /// Performs the renderer's work, and reports the result to the core after a short delay.
     fn work(&mut self) {
-        let delay = self.short(Duration::from_millis(50));
+        let delay = self.random_delay(Duration::from_millis(50));
         let panics = std::mem::take(&mut self.panics).then(|| self.rng.random());
         let Some(agent) = &mut self.agent else { return };
         let Some((_, work)) = agent.work.take() else { return };
@@ -605,11 +603,11 @@ impl World {
         let is_watched = agent.watch.is_some();
         let done =
             WorkDone { renderer: RENDERER.into(), result, is_watched, duration: Duration::from_millis(1) };
-        self.note(|| format!("the renderer has done: {name}{failure}"));
+        self.note(|| format!("the renderer finished {name}{failure}"));
         self.arrive(delay, Input::WorkDone(done));
     }
 
-    /// The renderer panics: in its work or, if it has none, while somebody asks for its state.
+    /// Makes the renderer panic: in its work or, if it has none, at a request for its state.
     fn panic(&mut self) {
         let Some(agent) = &mut self.agent else { return };
         if agent.work.is_some() || self.rng.random() {
@@ -617,12 +615,12 @@ impl World {
             return;
         }
         agent.lose_renderer(&self.kernel, self.is_table_owned);
-        let delay = self.short(Duration::from_millis(50));
+        let delay = self.random_delay(Duration::from_millis(50));
         self.arrive(delay, Input::RendererLost(RENDERER.into(), "panicked: simulated".to_owned()));
     }
 
-    /// Takes notice of foreign changes, as the thread of a watch does.
-    fn hear(&mut self) {
+    /// Delivers foreign changes from the watch, as its thread does.
+    fn deliver_foreign_changes(&mut self) {
         loop {
             let Some(agent) = &mut self.agent else { return };
             let Some(watch) = &mut agent.watch else { return };
@@ -634,29 +632,29 @@ impl World {
                     Err(error.to_string())
                 }
             };
-            self.note(|| format!("noticed: {change:?}"));
-            let delay = self.short(Duration::from_millis(50));
+            self.note(|| format!("foreign change: {change:?}"));
+            let delay = self.random_delay(Duration::from_millis(50));
             self.arrive(delay, Input::ForeignChange(RENDERER.into(), change));
         }
     }
 
-    /// Inputs that were sent earlier never arrive later.
+    /// Schedules an input; inputs arrive in the order in which they were sent.
     fn arrive(&mut self, delay: Duration, input: Input) {
         let Some(agent) = &mut self.agent else { return };
         let last = agent.arriving.back().map_or(Duration::ZERO, |(at, _)| *at);
         agent.arriving.push_back(((self.clock + delay).max(last), input));
     }
 
-    /// Gives the core an input, and executes what it wants.
+    /// Passes an input to the core, and executes its outputs.
     fn handle(&mut self, input: Input) {
         let now = self.now();
         let Some(agent) = &mut self.agent else { return };
         self.stats.inputs += 1;
         let mut out = std::mem::take(&mut agent.out);
-        // With a timer a first list waits no longer for what is saved.
+        // A timer ends the wait of a first list for the mirror.
         let can_delete = matches!(input, Input::Store(..) | Input::Mirror(_) | Input::Timer);
         let was_held = agent.core.status().held_deletions.is_some();
-        // A first list replaces what is saved.
+        // A first list replaces the saved state.
         let before =
             if agent.core.status().synced { agent.core.services().len() } else { self.disk.services() };
         let pod_request = match &input {
@@ -672,7 +670,8 @@ impl World {
         let is_checked = can_delete && !was_held && agent.core.status().synced;
         let gone = before.saturating_sub(agent.core.services().len());
         if is_checked && gone >= invariants::MASS_DELETION && gone * 2 > before {
-            self.broken = Some(format!("{gone} of {before} services are gone at once, and nothing is held"));
+            self.broken =
+                Some(format!("{gone} of {before} services were removed at once, and no deletion is held"));
         }
         for output in out.drain(..) {
             self.execute(output);
@@ -685,7 +684,7 @@ impl World {
         }
     }
 
-    /// Checks what must hold after each input.
+    /// Checks the invariants after each input.
     fn check_state(&mut self) -> Result<(), String> {
         let Some(agent) = &self.agent else { return Ok(()) };
         let status = agent.core.status();
@@ -700,7 +699,7 @@ impl World {
         }
         match output {
             Output::Render(_, work) => {
-                let takes = self.short(Duration::from_millis(200));
+                let takes = self.random_delay(Duration::from_millis(200));
                 let at = (self.clock + takes).max(self.slow_until);
                 if let Some(agent) = &mut self.agent {
                     agent.work = Some((at, work));
@@ -714,13 +713,13 @@ impl World {
                     |mut verifier| verifier.verify(&snapshot).map_err(|error| error.to_string()),
                 );
                 let report = VerifierReport { renderer, result, duration: Duration::from_millis(1) };
-                let delay = self.short(Duration::from_millis(300));
+                let delay = self.random_delay(Duration::from_millis(300));
                 self.arrive(delay, Input::Verified(report));
             }
             Output::Save(saving) => {
                 if let Some(revision) = self.disk.save(saving) {
                     self.own_node.was_saved();
-                    let delay = self.short(Duration::from_secs(1));
+                    let delay = self.random_delay(Duration::from_secs(1));
                     let written = MirrorReport::Written { revision, is_behind: false };
                     self.arrive(delay, Input::Mirror(written));
                 }
@@ -728,7 +727,7 @@ impl World {
             Output::LoadSaved => {
                 let saved = self.disk.load();
                 // A first list does not wait longer.
-                let delay = self.short(Duration::from_millis(1900));
+                let delay = self.random_delay(Duration::from_millis(1900));
                 self.arrive(delay, Input::Mirror(MirrorReport::Loaded(saved)));
             }
             Output::Relist => self.feed.relist(),
@@ -741,7 +740,7 @@ impl World {
                 agent.receivers.metrics.count(&metric);
             }
             Output::SavePods(attached) => self.disk.save_pods(attached),
-            // Of the operator, who asks no more.
+            // Answers to the operator are not checked.
             Output::Answer(OPERATOR, _) => {}
             Output::Answer(request, answer) => {
                 if let Err(what) = self.pods.on_answer(request, &answer) {
@@ -751,8 +750,7 @@ impl World {
         }
     }
 
-    /// Notes since when the agent knows the endpoints of each service as they are. Of a service whose value cannot be read now, what
-    /// was known before is expected, if it was the last good one.
+    /// Records since when the agent knows the current endpoints of each service. For a service with an invalid value its earlier endpoints are expected, if they are those of the last valid value.
     fn note_expectations(&mut self) {
         let clock = self.clock;
         let served: BTreeMap<u16, Vec<Ipv4Addr>> =
@@ -769,7 +767,7 @@ impl World {
         }
     }
 
-    /// A service whose endpoints have been the same for long has a way to one of them, whatever else happens.
+    /// Connections to a service whose endpoints have not changed for long must reach one of them, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
         let is_due = |since: Duration| since + invariants::PROMISED_DELAY < self.clock;
         if !is_due(self.disturbed) {
@@ -786,7 +784,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything come to rest, without faults, and compares it with a fresh start over the same store.
+    /// Runs without faults until all work is finished, and compares the state with a fresh start with the same store.
     fn rest(&mut self) -> Result<(), String> {
         self.note(|| "all faults end".to_owned());
         self.is_resting = true;
@@ -804,7 +802,7 @@ impl World {
         let calm = self.clock + Duration::from_secs(90);
         while self.clock < calm || !self.is_at_rest() {
             if self.clock > limit {
-                return Err("it does not come to rest".to_owned());
+                return Err("the work is not finished in time".to_owned());
             }
             self.step()?;
         }
@@ -833,7 +831,7 @@ impl World {
             && self.feed.is_idle(&self.store)
     }
 
-    /// Compares everything that the agent reports with a fresh start, and its history with what it was told.
+    /// Compares all reports of the agent with a fresh start, and its history with the expected one.
     fn compare(&mut self) -> Result<(), String> {
         let now = self.base + self.clock;
         let agent = self.agent.as_mut().ok_or("the agent does not run")?;
@@ -841,7 +839,7 @@ impl World {
         let observed = Observed::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
         observed.compare(&invariants::fresh(&self.store, &self.addresses, agent.core.pods())?)?;
         if self.disk.pods() != agent.core.pods() {
-            return Err(format!("saved are other pods than attached: {:?}", self.disk.pods()));
+            return Err(format!("the saved pods differ from the attached ones: {:?}", self.disk.pods()));
         }
         let scrape = Scrape::of(&agent.receivers.metrics, &agent.core, now);
         agent.history.check(&agent.core, &scrape, now)

@@ -7,7 +7,7 @@ use contiv_model::{
     Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
 };
 use contiv_renderer::{RenderError, Renderer, Watch, nftables::Nftables};
-use contiv_sim::kernel::{Connection, Errno, Fate, Fault, Meddling, ModelKernel, NewConnection, status};
+use contiv_sim::kernel::{Connection, Errno, Fate, Fault, ForeignChange, ModelKernel, NewConnection, status};
 
 const TABLE: &str = "contiv";
 const TCP: u8 = 6;
@@ -141,7 +141,7 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
 }
 
 #[test]
-fn foreign_changes_are_heard_and_healed() {
+fn foreign_changes_are_reported_and_healed() {
     let kernel = kernel();
     let mut renderer = Nftables::on(kernel.shared());
     let snapshot = snapshot(6, 2);
@@ -150,30 +150,30 @@ fn foreign_changes_are_heard_and_healed() {
     assert_eq!(next(&mut watch), Poll::Pending, "nobody hears himself");
     let named = str::to_owned;
     for what in [
-        Meddling::DeleteElement { set: named("services4"), number: 1 },
-        Meddling::ReplaceValue { set: named("services4"), number: 0 },
-        Meddling::AddElement { set: named("cluster-ips4") },
-        Meddling::FlushSet(named("backends4")),
-        Meddling::FlushChain(named("services-v4")),
-        Meddling::DropAtFirst(named("nat-prerouting")),
-        Meddling::DeleteChain(named("nat-output")),
-        Meddling::AddChain(named("somebodys")),
-        Meddling::FlushTable,
-        Meddling::DeleteTable,
-        Meddling::FlushRuleset,
-        Meddling::PutToSleep,
+        ForeignChange::DeleteElement { set: named("services4"), number: 1 },
+        ForeignChange::ReplaceValue { set: named("services4"), number: 0 },
+        ForeignChange::AddElement { set: named("cluster-ips4") },
+        ForeignChange::FlushSet(named("backends4")),
+        ForeignChange::FlushChain(named("services-v4")),
+        ForeignChange::DropAtFirst(named("nat-prerouting")),
+        ForeignChange::DeleteChain(named("nat-output")),
+        ForeignChange::AddChain(named("somebodys")),
+        ForeignChange::FlushTable,
+        ForeignChange::DeleteTable,
+        ForeignChange::FlushRuleset,
+        ForeignChange::PutToSleep,
     ] {
-        kernel.meddle(TABLE, &what).unwrap();
-        let heard = next(&mut watch);
+        kernel.apply_foreign_change(TABLE, &what).unwrap();
+        let change = next(&mut watch);
         assert!(
-            matches!(&heard, Poll::Ready(Some(text)) if text.starts_with("nft (pid 4711)")),
-            "{what:?}: {heard:?}"
+            matches!(&change, Poll::Ready(Some(text)) if text.starts_with("nft (pid 4711)")),
+            "{what:?}: {change:?}"
         );
         renderer.heal(&snapshot).unwrap();
         assert_right(&kernel, &snapshot);
         assert_eq!(next(&mut watch), Poll::Pending);
     }
-    kernel.meddle(TABLE, &Meddling::OtherTable).unwrap();
+    kernel.apply_foreign_change(TABLE, &ForeignChange::OtherTable).unwrap();
     assert_eq!(next(&mut watch), Poll::Pending, "that is none of ours");
     kernel.overflow_notifications();
     assert!(next(&mut watch).is_ready());
@@ -187,8 +187,8 @@ fn owned_table_is_changed_by_nobody_else() {
     let mut renderer = Nftables::owning_on(kernel.shared());
     let snapshot = snapshot(3, 1);
     renderer.resync(&snapshot).unwrap();
-    assert_eq!(kernel.meddle(TABLE, &Meddling::DeleteTable), Err(Errno::EPERM));
-    kernel.meddle(TABLE, &Meddling::FlushRuleset).unwrap();
+    assert_eq!(kernel.apply_foreign_change(TABLE, &ForeignChange::DeleteTable), Err(Errno::EPERM));
+    kernel.apply_foreign_change(TABLE, &ForeignChange::FlushRuleset).unwrap();
     assert_right(&kernel, &snapshot);
     let mut other = Nftables::owning_on(kernel.shared());
     assert!(other.resync(&snapshot).unwrap_err().to_string().contains("another process owns it"));

@@ -1,4 +1,4 @@
-//! A transaction: messages that change the ruleset one after another, and count all together or not at all. Source: the kernel's
+//! A transaction: messages that change the ruleset one after another, and are committed together or not at all. Source: the kernel's
 //! `net/netfilter/nf_tables_api.c`.
 
 mod chain;
@@ -15,7 +15,7 @@ use super::{
     uapi::msg,
 };
 
-/// Does what a message asks for.
+/// Applies a message.
 pub(super) fn apply(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<()> {
     match message.of_subsystem() {
         msg::NEWTABLE => transaction.new_table(message),
@@ -28,7 +28,7 @@ pub(super) fn apply(transaction: &mut Transaction<'_>, message: &Message<'_>) ->
         msg::DELSET | msg::DESTROYSET => transaction.delete_set(message),
         msg::NEWSETELEM => transaction.new_elements(message),
         msg::DELSETELEM | msg::DESTROYSETELEM => transaction.delete_elements(message),
-        // Questions have no place in a batch; objects and flow tables are not modelled.
+        // Requests for objects are not allowed in a batch; stateful objects and flow tables are not modelled.
         _ => refuse(Errno::EINVAL),
     }
 }

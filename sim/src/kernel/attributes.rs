@@ -15,7 +15,7 @@ pub(crate) struct Attribute<'a> {
     pub(crate) at: usize,
 }
 
-/// Attributes in a row.
+/// A sequence of attributes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     bytes: &'a [u8],
@@ -23,7 +23,7 @@ pub(crate) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Those in `bytes`, which begin at byte `at` of the message.
+    /// The attributes in `bytes`, which begin at byte `at` of the message.
     pub(crate) const fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
@@ -43,7 +43,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The attribute of this kind. Where there are several the last one counts.
+    /// The attribute of this kind. The last one, if there are several.
     pub(crate) fn get(self, kind: u16) -> Option<Attribute<'a>> {
         self.iter().filter(|attribute| attribute.kind == kind).last()
     }
@@ -52,7 +52,7 @@ impl<'a> Attributes<'a> {
         self.get(kind).is_some()
     }
 
-    /// Where the attribute of this kind begins.
+    /// The offset of the attribute of this kind.
     pub(crate) fn at(self, kind: u16) -> Option<usize> {
         self.get(kind).map(|attribute| attribute.at)
     }
@@ -79,7 +79,7 @@ impl<'a> Attribute<'a> {
         Attributes { bytes: self.payload, at: self.at + HEADER }
     }
 
-    /// A number in network order. What is longer is cut, what is shorter refused.
+    /// A number in network byte order. A longer attribute is truncated, a shorter one refused.
     pub(crate) fn u32(self) -> Result<u32> {
         match self.payload.first_chunk() {
             Some(bytes) => Ok(u32::from_be_bytes(*bytes)),

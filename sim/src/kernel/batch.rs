@@ -12,7 +12,7 @@ use super::{
     },
 };
 
-/// How the kernel sees whoever asks.
+/// The sender of a request, as the kernel sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) port: u32,
@@ -22,10 +22,10 @@ pub(super) struct Caller<'a> {
     pub(super) missing: &'a [String],
 }
 
-/// A refusal that does not come from the rules of nf_tables.
+/// An injected error, independent of the rules of nf_tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Forced {
-    /// The message of the batch, from 0; or none for the whole batch when it is to be committed.
+    /// The refused message of the batch, from 0; none to refuse the whole batch at its commit.
     pub(super) message: Option<usize>,
     pub(super) errno: Errno,
 }
@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     pub(super) committed: Option<Vec<Notice>>,
 }
 
-/// Applies a batch, whose first message begins it.
+/// Applies a batch; `first` is its begin message.
 pub(super) fn apply(
     ruleset: &mut Ruleset,
     begin: &Message<'_>,
@@ -51,7 +51,7 @@ pub(super) fn apply(
         committed: None,
     };
     let subsystem = match begin.resource() {
-        // Old versions of nft wrote it in the order of the host.
+        // Old versions of nft wrote it in host byte order.
         id if id.swap_bytes() == u16::from(SUBSYS_NFTABLES) => SUBSYS_NFTABLES,
         id if id >= SUBSYS_COUNT => return answer(begin, Errno::EINVAL),
         id => id.to_be_bytes()[1],
@@ -66,7 +66,7 @@ pub(super) fn apply(
         Ok(_) => {}
         Err(refused) => return answer(begin, refused.errno),
     }
-    // Where the whole is invalid it is done again, and each message is validated, to find the one that is to blame.
+    // If the batch as a whole is invalid it is repeated with a validation after each message, to find the cause.
     let mut pass = Pass::First;
     loop {
         match run(ruleset, begin, rest, caller, forced, pass) {
@@ -76,17 +76,17 @@ pub(super) fn apply(
     }
 }
 
-/// How often a batch was tried, and how.
+/// The mode of an attempt to apply a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     First,
-    /// All tables are validated after each message, those that the batch makes too.
+    /// All tables are validated after each message, including those that the batch creates.
     ValidateAll,
-    /// Those that were there before.
+    /// Only tables that existed before the batch.
     ValidateKnown,
 }
 
-/// The outcome, or that the batch must be tried once more, and how.
+/// The outcome, or the mode of the next attempt.
 fn run(
     ruleset: &mut Ruleset,
     begin: &Message<'_>,
@@ -118,7 +118,7 @@ fn run(
             _ => one(&mut transaction, &message),
         };
         if result.is_err_and(|refused| refused.errno == Errno::ENOMEM) {
-            // There is no room to remember what else was refused.
+            // The kernel does not report further errors of the batch.
             let first = first.unwrap_or(message);
             answers = vec![message::acknowledgement(&first, port, Some(Errno::ENOMEM.into()))];
             failed = true;
@@ -131,7 +131,7 @@ fn run(
         index += 1;
         rest = after;
     }
-    // Without an end it is only a trial.
+    // A batch without an end message is not committed.
     if !failed && !transaction.is_valid() && pass == Pass::First {
         transaction.abort(ruleset, true);
         return Err(if ended.is_some() { Pass::ValidateAll } else { Pass::ValidateKnown });

@@ -1,5 +1,4 @@
-//! Holds the model against a real kernel: random transactions go to both, which must give the same answers and hold the same tables
-//! afterwards.
+//! Compares the model with a real kernel: both get the same random transactions, and must give the same answers and have the same tables afterwards.
 
 mod exchange;
 mod generate;
@@ -19,31 +18,31 @@ use super::model::ModelKernel;
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// How many transactions both sides were given.
+    /// The number of compared transactions.
     pub transactions: usize,
-    /// How many messages these had.
+    /// The number of their messages.
     pub messages: usize,
-    /// How many transactions both sides took.
+    /// The number of transactions that both committed.
     pub committed: usize,
-    /// How many errors both sides gave.
+    /// The number of errors that both returned.
     pub errors: usize,
 }
 
 /// Why a comparison ended early.
 #[derive(Debug, Error)]
 pub enum CompareError {
-    /// One of both could not be asked.
+    /// A request to one of them failed.
     #[error("{0}")]
     Kernel(#[from] std::io::Error),
-    /// There is something in the kernel already, which must not be touched.
+    /// The kernel has tables already, which must not be touched.
     #[error("this network namespace has tables: compare in an empty one, as scripts/simulate does")]
     NotEmpty,
-    /// The model is not like the kernel.
+    /// The model differs from the kernel.
     #[error("{0}")]
     Different(Box<Difference>),
 }
 
-/// Something in which the model is not like the kernel.
+/// A difference between the model and the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The seed that reproduces it.
@@ -70,19 +69,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Whether the kernel of this machine looks for modules.
+/// Whether the kernel of this machine loads modules.
 fn loads_modules() -> bool {
     std::path::Path::new("/proc/modules").exists()
 }
 
-/// After so many transactions both begin anew with empty tables, so that they do not fill up.
+/// After this number of transactions both start again with empty rulesets, so that these do not grow.
 const EPISODE: usize = 200;
 
-/// The kernel remembers of which interval a transaction spoke last until its clock goes on; the model until the transaction ends. So
-/// transactions about intervals come one tick after another, of the slowest clock that a kernel can have.
+/// The kernel keeps the last start element of a transaction until its clock ticks; the model until the transaction ends. So transactions with intervals are at least one tick of the slowest kernel clock apart.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Gives `count` transactions to both. `kernel` must be in a network namespace of its own that has no tables.
+/// Sends `count` transactions to both. `kernel` must be in its own network namespace without tables.
 ///
 /// # Errors
 /// When they differ.

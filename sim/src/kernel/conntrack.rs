@@ -1,4 +1,4 @@
-//! Connections that the kernel knows: what of `net/netfilter/nf_conntrack_netlink.c` the search for stale flows uses.
+//! Tracked connections: the parts of `net/netfilter/nf_conntrack_netlink.c` that the search for stale flows uses.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,7 @@ const PROTO_NUM: u16 = 1;
 const PROTO_PORTS: [u16; 2] = [2, 3];
 const FILTER_ORIG_FLAGS: u16 = 1;
 const F_PROTO_NUM: u32 = 1 << 3;
-/// So many connections come in one piece.
+/// The number of connections in a datagram of a dump.
 const PER_PIECE: usize = 64;
 
 /// Bits of [`Connection::status`].
@@ -49,7 +49,7 @@ pub struct Connection {
     pub protocol: u8,
     /// The sender of the first packet.
     pub client: SocketAddr,
-    /// Where the first packet was sent to.
+    /// The original destination of the first packet.
     pub destination: SocketAddr,
     /// The source of replies, after destination NAT.
     pub server: SocketAddr,
@@ -57,7 +57,7 @@ pub struct Connection {
     pub source: SocketAddr,
     /// Bits of [`status`].
     pub status: u32,
-    /// Tells it from later ones of the same addresses.
+    /// Distinguishes it from later connections with the same addresses.
     pub id: u32,
 }
 
@@ -107,7 +107,7 @@ fn read_tuple(tuple: Attributes<'_>) -> Option<(u8, [SocketAddr; 2])> {
     Some((ports.get(PROTO_NUM)?.u8().ok()?, [end(0)?, end(1)?]))
 }
 
-/// The answer to a message about connections: pieces, none where an acknowledgement is all there is to say.
+/// The answer to a message about connections: datagrams; none if an acknowledgement is the only answer.
 pub(super) fn answer(
     connections: &mut Vec<Connection>,
     message: &Message<'_>,
@@ -125,7 +125,7 @@ fn dump(connections: &[Connection], message: &Message<'_>, port: u32) -> Result<
     let protocol = attributes.nested(TUPLE_ORIG).and_then(|tuple| tuple.nested(TUPLE_PROTO));
     let protocol = protocol.and_then(|ports| ports.get(PROTO_NUM)).and_then(|number| number.u8().ok());
     let flags = attributes.nested(FILTER).and_then(|filter| filter.get(FILTER_ORIG_FLAGS));
-    // These flags are in the order of the host.
+    // These flags are in host byte order.
     let flags = flags.and_then(|flags| flags.payload.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
     let protocol = protocol.filter(|_| flags & F_PROTO_NUM != 0);
     let wanted = attributes.u32(STATUS)?.unwrap_or_default();

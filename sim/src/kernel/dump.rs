@@ -1,4 +1,4 @@
-//! Questions about the ruleset: what the kernel says of each thing, one by one and all of a kind.
+//! Requests for objects of the ruleset: single ones, and dumps of all objects of a kind.
 
 use super::{
     attributes::{Attributes, Writer},
@@ -16,10 +16,10 @@ use super::{
     },
 };
 
-/// So much of a dump comes in one piece.
+/// The maximum size of a datagram of a dump.
 const PIECE: usize = 16 << 10;
 
-/// The lower half of the generation, which each message carries.
+/// The lower half of the generation, which is in each message.
 pub(super) const fn resource(generation: u32) -> u16 {
     (generation & 0xffff) as u16
 }
@@ -32,7 +32,7 @@ pub(super) struct Asker<'a> {
     pub(super) process: &'a Process,
 }
 
-/// The answer to a question: pieces, each of one or more messages.
+/// The answer to a request: datagrams, each of one or more messages.
 pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>) -> Result<Vec<Vec<u8>>> {
     let is_dump = message.flags & NLM_F_DUMP == NLM_F_DUMP;
     let mut answer =
@@ -92,13 +92,13 @@ impl Answer<'_> {
         pieces
     }
 
-    /// The tables of the family that is asked for.
+    /// The tables of the requested family.
     fn of_family<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
         let family = self.message.family();
         ruleset.tables.iter().filter(move |table| family == NFPROTO_UNSPEC || table.family == family)
     }
 
-    /// The table that is named; it may be owned by anyone.
+    /// The named table, with any owner.
     fn table<'r>(&self, ruleset: &'r Ruleset, kind: u16) -> Result<&'r Table> {
         let Some(name) = self.message.attributes().text(kind) else { return refuse(Errno::EINVAL) };
         ruleset.table(self.message.family(), name).ok_or(Errno::ENOENT.into())
@@ -188,7 +188,7 @@ impl Answer<'_> {
             return self.element(table, found, attributes);
         }
         let live: Vec<&Element> = found.elements.iter().filter(|element| !element.is_expired(now)).collect();
-        // One of an empty set says that there is none.
+        // The dump of an empty set has one message, without elements.
         let chunks = live.chunks(PER_MESSAGE).map(<[&Element]>::to_vec);
         let chunks: Vec<Vec<&Element>> = if live.is_empty() { vec![Vec::new()] } else { chunks.collect() };
         for chunk in chunks {
@@ -197,7 +197,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Each of the elements that are asked for, by keys that they hold.
+    /// The requested elements: for each key the element that contains it.
     fn element(&mut self, table: &Table, found: &Set, attributes: Attributes<'_>) -> Result<()> {
         let now = self.asker.now;
         let Some(list) = attributes.nested(elem::LIST_ELEMENTS) else { return refuse(Errno::EINVAL) };
@@ -313,7 +313,7 @@ fn write_elements(table: &Table, found: &Set, elements: &[&Element], now: u64, o
     });
 }
 
-/// `of_set` is how long elements of its set live that do not say so themselves.
+/// `of_set` is the default timeout of the set.
 pub(super) fn write_element(table: &Table, element: &Element, of_set: u64, now: u64, out: &mut Writer) {
     out.nested(elem::KEY, |out| out.bytes(data::VALUE, &element.key));
     if let Some(end) = &element.key_end {

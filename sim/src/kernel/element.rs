@@ -9,14 +9,14 @@ pub(crate) struct Element {
     /// The last key of an interval of a concatenation.
     pub(crate) key_end: Option<Vec<u8>>,
     pub(crate) data: Option<Data>,
-    /// It ends the interval before it: `NFT_SET_ELEM_INTERVAL_END`.
+    /// It is the end of an interval: `NFT_SET_ELEM_INTERVAL_END`.
     pub(crate) is_end: bool,
     pub(crate) userdata: Vec<u8>,
-    /// How often packets have found it, where that is counted.
+    /// The number of packets that matched it, if the set has counters.
     pub(crate) counter: Option<Counter>,
-    /// How long it lives after it was last written, in milliseconds, and 0 for ever; none where its set has no time limits.
+    /// Its timeout in milliseconds, 0 for none; none if its set has no timeouts.
     pub(crate) timeout: Option<u64>,
-    /// When it ends, in milliseconds of the model's clock.
+    /// When it expires, in milliseconds of the model's clock.
     pub(crate) expires: Option<u64>,
 }
 
@@ -32,13 +32,13 @@ impl Element {
     }
 }
 
-/// Why an element does not go in.
+/// Why an element is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Clash {
-    /// This one has its place.
+    /// This element exists already.
     Same(Box<Element>),
-    /// It overlaps another one, or makes no sense.
+    /// It overlaps another one, or is invalid.
     Refused(Errno),
-    /// It says nothing that is not so already.
+    /// It changes nothing, and is ignored.
     Needless,
 }

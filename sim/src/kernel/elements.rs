@@ -1,4 +1,4 @@
-//! All elements of a set, as each kind of set keeps them. Source: the kernel's `net/netfilter/nft_set_*.c`.
+//! All elements of a set, in the data structure of each kind of set. Source: the kernel's `net/netfilter/nft_set_*.c`.
 
 mod fields;
 mod tree;
@@ -13,9 +13,9 @@ use super::element::{Clash, Element};
 pub(crate) enum Elements {
     /// By their keys.
     Hash(BTreeMap<Vec<u8>, Element>),
-    /// Ends of intervals.
+    /// Start and end elements of intervals.
     Tree(Tree),
-    /// Intervals of concatenations, in the order in which they came.
+    /// Intervals of concatenations, in the order of their insertion.
     Fields(Fields),
 }
 
@@ -36,7 +36,7 @@ impl Elements {
         }
     }
 
-    /// Adds an element of a set, which may be one without a name.
+    /// Adds an element to a set, which may be anonymous.
     pub(crate) fn insert(&mut self, element: Element, is_anonymous: bool, now: u64) -> Result<(), Clash> {
         match self {
             Self::Hash(elements) => {
@@ -51,7 +51,7 @@ impl Elements {
         }
     }
 
-    /// Takes out the element that a request to delete `key` means.
+    /// Removes the element that a request to delete `key` refers to.
     pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Element> {
         match self {
             Self::Hash(elements) => elements.remove(key),
@@ -60,7 +60,7 @@ impl Elements {
         }
     }
 
-    /// Takes out all elements.
+    /// Removes all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         match self {
             Self::Hash(elements) => std::mem::take(elements).into_values().collect(),
@@ -69,7 +69,7 @@ impl Elements {
         }
     }
 
-    /// The transaction counts: what it deleted is gone.
+    /// Commits: removes the deleted elements.
     pub(crate) fn commit(&mut self) {
         if let Self::Tree(tree) = self {
             tree.commit();
@@ -81,7 +81,7 @@ impl Elements {
         !matches!(self, Self::Tree(tree) if !tree.is_committed())
     }
 
-    /// The element that a packet with this key finds.
+    /// The element that matches a packet with this key.
     pub(crate) fn find(&self, key: &[u8], now: u64) -> Option<&Element> {
         match self {
             Self::Hash(elements) => elements.get(key).filter(|element| !element.is_expired(now)),

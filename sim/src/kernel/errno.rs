@@ -39,7 +39,7 @@ impl fmt::Display for Errno {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) errno: Errno,
-    /// At which byte of the message the attribute begins that is to blame, where the kernel says so.
+    /// The offset of the invalid attribute in the message, if the kernel reports it.
     pub(super) at: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ impl From<Errno> for Refused {
 }
 
 impl Refused {
-    /// The same, with an attribute that is to blame.
+    /// The same, with the invalid attribute.
     pub(super) fn blaming(self, at: Option<usize>) -> Self {
         Self { at, ..self }
     }
@@ -64,7 +64,7 @@ pub(super) fn refuse<T>(errno: Errno) -> Result<T> {
     Err(errno.into())
 }
 
-/// The same, with an attribute that is to blame.
+/// The same, with the invalid attribute.
 pub(super) fn refuse_at<T>(errno: Errno, at: Option<usize>) -> Result<T> {
     Err(Refused { errno, at })
 }

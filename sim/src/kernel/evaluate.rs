@@ -1,5 +1,4 @@
-//! Where a new connection goes: the rules of all tables, interpreted expression by expression as `nft_do_chain` does, hook by hook as the
-//! network stack calls them.
+//! Evaluates a new connection: interprets the rules of all tables, expression by expression as `nft_do_chain`, in the order of the hooks of the network stack.
 
 mod interpreter;
 mod jhash;
@@ -23,30 +22,29 @@ use super::{
 /// The fate of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It reaches somebody.
+    /// It is delivered.
     Delivered {
         /// The backend, or another host.
         server: SocketAddr,
-        /// The server sees an address of the node in place of the client's.
+        /// The server sees an address of the node instead of the client's.
         is_masqueraded: bool,
         /// The server is this node.
         is_local: bool,
     },
-    /// Nobody hears of it.
+    /// It is dropped silently.
     Dropped,
-    /// The client is told at once that nobody answers.
+    /// It is rejected: the client gets an error at once.
     Rejected,
 }
 
 impl ModelKernel {
-    /// Where a connection would go, with `draw` choosing a number below its argument wherever a rule draws one. Changes nothing: no
-    /// counter, no memory of the client, no entry of conntrack.
+    /// Evaluates a connection without changing counters, affinity entries or conntrack. `draw` returns the random numbers of rules, each below its argument.
     pub fn evaluate(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let state = self.0.lock();
         evaluate(&state, connection, draw).fate
     }
 
-    /// Begins a connection: the same, and all that the first packet changes is changed. One that is known already goes where it went.
+    /// The same for a real connection, with all changes that its first packet makes. An established connection keeps its destination.
     pub fn open(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let mut state = self.0.lock();
         let is_same = |known: &&Connection| {
@@ -86,7 +84,7 @@ impl ModelKernel {
         fate
     }
 
-    /// Sets the addresses of the node's interfaces. Those of loopback need not be among them.
+    /// Sets the addresses of the node's interfaces. Loopback addresses can be omitted.
     pub fn set_addresses(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         self.0.lock().addresses = addresses.into_iter().collect();
     }
@@ -103,7 +101,7 @@ struct Evaluation {
     fate: Fate,
     /// Bits of the connection's status.
     status: u32,
-    /// By the table that they are in.
+    /// By their table.
     effects: Vec<(usize, Vec<Effect>)>,
 }
 
@@ -136,7 +134,7 @@ impl Traversal<'_> {
     fn run(&mut self, packet: &mut Packet) -> Ruling {
         let begins_here = packet.interface.is_none();
         let first = if begins_here { hook::OUTPUT } else { hook::PREROUTING };
-        // Where it goes next depends on where the first hook has sent it.
+        // The next hooks depend on the destination after the first hook.
         let first = self.pass(packet, &[first]);
         if first != Ruling::Accept {
             return first;
@@ -151,7 +149,7 @@ impl Traversal<'_> {
                 if left != Ruling::Accept {
                     return left;
                 }
-                // By loopback it comes in again.
+                // A packet to loopback is received again.
                 packet.interface = Some("lo".to_owned());
                 &[hook::PREROUTING, hook::INPUT]
             }
@@ -200,7 +198,7 @@ impl Traversal<'_> {
             table.chains.values().filter_map(base).collect::<Vec<_>>()
         };
         let mut chains: Vec<_> = tables.flat_map(of_table).filter(|(.., base)| base.hook == hook).collect();
-        // Of those with the same priority the one that came last is called first.
+        // Of chains with the same priority the newest is called first.
         chains.reverse();
         chains.sort_by_key(|(.., base)| base.priority);
         chains

@@ -26,7 +26,7 @@ pub(crate) enum Expression {
     Lookup {
         set: Handle,
         key: Register,
-        /// Where what is found goes to.
+        /// The destination register of the found data.
         to: Option<Register>,
         invert: bool,
     },

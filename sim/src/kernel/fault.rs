@@ -2,23 +2,23 @@
 
 use super::errno::Errno;
 
-/// Something that goes wrong once, with the next request that it fits.
+/// A fault that is injected once, into the next matching request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A message of the next batch is refused, and with it the batch.
     RefuseMessage {
-        /// Which one, from 0. A batch of fewer messages is not concerned, and the fault waits for one of more.
+        /// The index of the message. The fault waits for a batch with that many messages.
         message: usize,
-        /// As what.
+        /// The error.
         errno: Errno,
     },
-    /// The next batch is refused when it is to be committed.
+    /// The next batch is refused at its commit.
     RefuseBatch(Errno),
-    /// The next request is not taken at all: no room, or no permission.
+    /// Sending the next request fails: no buffer space, or no permission.
     RefuseSending(Errno),
-    /// The next request is done, and its answer is lost for want of room: `ENOBUFS`.
+    /// The next request is handled, and its answer is lost because the socket buffer is full: `ENOBUFS`.
     LoseAnswer,
-    /// The next dump is marked as inconsistent, as if something had changed meanwhile.
+    /// The next dump is marked as inconsistent, as after a concurrent change.
     InterruptDump,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Faults {
     pub(super) is_interrupted: bool,
 }
 
-/// A request, as far as faults tell them apart.
+/// The kind of a request, for the matching of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Batch { messages: usize },
@@ -39,7 +39,7 @@ pub(super) enum Request {
     Other,
 }
 
-/// Takes out what a request meets.
+/// Takes the faults that match a request.
 pub(super) fn take(waiting: &mut Vec<Fault>, request: Request) -> Faults {
     let mut met = Faults::default();
     waiting.retain(|fault| {

@@ -1,4 +1,4 @@
-//! Expressions are read from their attributes, and checked as the kernel's `nft_*.c` do.
+//! Parses expressions from their attributes, with the checks of the kernel's `nft_*.c`.
 
 use super::{
     attributes::{Attribute, Attributes},
@@ -13,7 +13,7 @@ use super::{
     uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, data, expr, set, verdict},
 };
 
-/// Expressions by the names that the kernel has for them.
+/// The kernel's names of expressions.
 const NAMES: [&str; 16] = [
     "immediate",
     "bitwise",
@@ -50,9 +50,9 @@ pub(crate) fn parse<'a>(attribute: Attribute<'a>, missing: &[String]) -> Result<
     }
     let attributes = nested.nested(expr::DATA).unwrap_or(Attributes::new(&[], 0));
     let parsed = Parsed { name, attributes, at: attribute.at };
-    // These choose what they are before anything else is looked at.
+    // The kernel selects the variant of these expressions before any other check.
     match name {
-        // Either it reads or it writes.
+        // It reads or writes, not both.
         "meta"
             if !attributes.has(expr::META_KEY)
                 || attributes.has(expr::META_DREG) == attributes.has(expr::META_SREG) =>
@@ -65,13 +65,13 @@ pub(crate) fn parse<'a>(attribute: Attribute<'a>, missing: &[String]) -> Result<
     }
 }
 
-/// Where an expression is made.
+/// The place of a new expression.
 #[derive(Debug)]
 pub(crate) struct Scope<'a> {
     pub(crate) table: &'a mut Table,
     pub(crate) chain: Handle,
     pub(crate) rule: Handle,
-    /// The sets made in this transaction, by their ids.
+    /// The sets created in this transaction, by their ids.
     pub(crate) set_ids: &'a [(u32, Handle)],
     pub(crate) registers: &'a mut Registers,
 }
@@ -111,7 +111,7 @@ impl Scope<'_> {
     }
 }
 
-/// The data of an element or an immediate: `nft_data_init`. `len` is what it must be, 0 for any.
+/// The data of an element or an immediate: `nft_data_init`. `len` is the required length, 0 for any.
 pub(crate) fn read_data(
     table: &mut Table,
     attribute: Attribute<'_>,
@@ -138,7 +138,7 @@ fn read_value(value: Attribute<'_>, len: u32, max: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// A plain value, as keys and operands are.
+/// A plain value, such as a key or an operand.
 pub(crate) fn read_plain(attribute: Attribute<'_>, len: u32, max: usize) -> Result<Vec<u8>> {
     match attribute.nested().get(data::VALUE) {
         Some(value) => read_value(value, len, max),
@@ -217,7 +217,7 @@ impl Parsed<'_> {
         }
     }
 
-    /// Makes the expression: `nf_tables_newexpr`. Chains and sets that it refers to have one more user then.
+    /// Creates the expression: `nf_tables_newexpr`. Increments the use counts of chains and sets that it refers to.
     pub(crate) fn init(self, scope: &mut Scope<'_>) -> Result<Expression> {
         match self.name {
             "immediate" => self.immediate(scope),
@@ -236,7 +236,7 @@ impl Parsed<'_> {
             }
             "meta" if self.attributes.has(expr::META_SREG) => {
                 let key = required(self.attributes, expr::META_KEY)?;
-                // Others can be written too, and are not modelled.
+                // Other writable keys are not modelled.
                 if !matches!(key, expr::META_PRIORITY | expr::META_MARK) {
                     return refuse(Errno::EOPNOTSUPP);
                 }
@@ -485,7 +485,7 @@ impl Parsed<'_> {
         Ok(Expression::Redirect { port, flags: flags | u32::from(port.is_some()) << 1 })
     }
 
-    /// Two registers, of which the second is the first where it is not given.
+    /// Two registers; the second defaults to the first.
     fn range(self, scope: &Scope<'_>, [min, max]: [u16; 2], len: u32) -> Result<Option<[Register; 2]>> {
         let Some(first) = self.attributes.get(min) else { return Ok(None) };
         let first = scope.load(Some(first), len)?;
@@ -527,7 +527,7 @@ fn bounded(modulus: u32, offset: u32) -> Result<()> {
     }
 }
 
-/// The bytes of what `meta` reads; none for keys that are not modelled.
+/// The size of a key of `meta` in bytes; none for keys that are not modelled.
 const fn meta_len(key: u32) -> Option<u32> {
     Some(match key {
         expr::META_IIFNAME => 16,

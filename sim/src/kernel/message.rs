@@ -15,12 +15,12 @@ pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) sequence: u32,
-    /// All of it, headers included.
+    /// The whole message, including its headers.
     pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// The first message in `bytes`, and what comes after it.
+    /// The first message in `bytes`, and the bytes after it.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let header = bytes.first_chunk::<HEADER>()?;
         let word =
@@ -32,7 +32,7 @@ impl<'a> Message<'a> {
         Some((message, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
     }
 
-    /// Whether there is room for the header of nfnetlink.
+    /// Whether it is long enough for the header of nfnetlink.
     pub(crate) fn is_complete(&self) -> bool {
         self.bytes.len() >= HEADER + NFGEN
     }
@@ -72,7 +72,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The frame of a message to be written.
+/// The headers of a message to write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) subsystem: u8,
@@ -109,8 +109,8 @@ pub(crate) fn raw(kind: u16, flags: u16, sequence: u32, port: u32, payload: &[u8
     bytes
 }
 
-/// The answer to a message: an error, or that it was done. The sockets of the renderer ask for answers without a copy of the
-/// message, and for where in it the error is.
+/// The answer to a message: an error, or that it was done. The sockets of the renderer request answers without a copy of the
+/// message, but with the offset of the error.
 pub(crate) fn acknowledgement(of: &Message<'_>, port: u32, refused: Option<Refused>) -> Vec<u8> {
     let code = refused.map_or(0, |refused| -refused.errno.0);
     let mut payload = code.to_ne_bytes().to_vec();
@@ -119,7 +119,7 @@ pub(crate) fn acknowledgement(of: &Message<'_>, port: u32, refused: Option<Refus
     if let Some(at) = refused.and_then(|refused| refused.at) {
         flags |= NLM_F_ACK_TLVS;
         let mut writer = Writer(payload);
-        // This one is in the order of the host.
+        // This field is in host byte order.
         writer.bytes(NLMSGERR_ATTR_OFFS, &u32::try_from(at).unwrap_or_default().to_ne_bytes());
         payload = writer.0;
     }

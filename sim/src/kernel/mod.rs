@@ -1,5 +1,4 @@
-//! A model of the kernel's nf_tables and conntrack, as far as they go over netlink: it applies the very messages that the
-//! renderer encodes, and answers as Linux does.
+//! A model of the kernel's nf_tables and conntrack at their netlink interface: it applies the messages that the renderer encodes, and answers as Linux does.
 //!
 //! ```text
 //! Nftables (real) ─ netlink ─► socket ─► batch ─► apply ─► ruleset ─┬─► dump, get ─► netlink
@@ -8,7 +7,7 @@
 //! ```
 //!
 //! It shares no code with the renderer: numbers and rules are those of the kernel's `include/uapi/linux/netfilter/nf_tables.h`,
-//! `net/netfilter/nfnetlink.c` and `nf_tables_api.c`. [`compare`] holds it against a real kernel.
+//! `net/netfilter/nfnetlink.c` and `nf_tables_api.c`. [`compare`] compares it with a real kernel.
 //!
 //! Not modelled: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`; catch-all
 //! elements; and all expressions that neither the renderer nor [`compare`] writes.
@@ -27,8 +26,8 @@ mod evaluate;
 mod expression;
 mod expression_dump;
 mod fault;
+mod foreign_change;
 mod init;
-mod meddle;
 mod message;
 mod model;
 mod notify;
@@ -45,7 +44,7 @@ pub use self::{
     errno::Errno,
     evaluate::{Fate, NewConnection},
     fault::Fault,
-    meddle::Meddling,
+    foreign_change::ForeignChange,
     model::ModelKernel,
     process::Process,
 };

@@ -1,4 +1,4 @@
-//! The kernel that is modelled, as whoever runs a simulation holds it.
+//! The interface of the model for simulations.
 
 use std::{
     io,
@@ -19,10 +19,10 @@ use super::{
     state::{Listener, State},
 };
 
-/// A modelled kernel. Clones are the same kernel.
+/// A modelled kernel. Clones share it.
 ///
-/// It is a [`Kernel`] for renderers; see [`Self::shared`]. All that it does is decided by what it is asked, in the order in which it is
-/// asked: it has no clock and no threads of its own.
+/// It is a [`Kernel`] for renderers; see [`Self::shared`]. Its behaviour depends only on the requests and their order: it has
+/// no clock and no threads.
 #[derive(Debug, Clone)]
 pub struct ModelKernel(pub(super) Arc<Mutex<State>>);
 
@@ -33,7 +33,7 @@ impl Default for ModelKernel {
 }
 
 impl ModelKernel {
-    /// A kernel that has just started: without tables and connections, and which forwards.
+    /// A newly booted kernel: without tables and connections, with forwarding on.
     pub fn new() -> Self {
         let settings = [
             ("net/ipv4/conf/all/route_localnet", "0"),
@@ -44,17 +44,17 @@ impl ModelKernel {
         Self(Arc::new(Mutex::new(State::new(settings))))
     }
 
-    /// The same kernel, as renderers take it.
+    /// The same kernel, as a shared [`Kernel`] for renderers.
     pub fn shared(&self) -> Arc<dyn Kernel> {
         Arc::new(self.clone())
     }
 
-    /// Sets the time since the model began. Elements with a time limit end by it.
+    /// Sets the time since the start of the model. Elements expire by it.
     pub fn set_time(&self, time: Duration) {
         self.0.lock().now = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     }
 
-    /// Something goes wrong at the next occasion.
+    /// Injects a fault into the next matching request.
     pub fn inject(&self, fault: Fault) {
         self.0.lock().faults.push(fault);
     }
@@ -64,7 +64,7 @@ impl ModelKernel {
         std::mem::take(&mut self.0.lock().faults)
     }
 
-    /// Whoever asks lacks `CAP_NET_ADMIN` from now on, or has it again: `EPERM`.
+    /// Whether requests fail for lack of `CAP_NET_ADMIN` (`EPERM`) from now on.
     pub fn set_denied(&self, is_denied: bool) {
         self.0.lock().is_denied = is_denied;
     }
@@ -77,13 +77,13 @@ impl ModelKernel {
     /// All listeners lose notifications.
     pub fn overflow_notifications(&self) {
         for listener in self.0.lock().listeners.values_mut().filter(|listener| listener.is_member) {
-            listener.heard.push_back(ListenerEvent::Overflow);
+            listener.events.push_back(ListenerEvent::Overflow);
         }
     }
 
-    /// Has the work beside renderers done that waits: the search for stale flows.
+    /// Runs the pending background work of renderers: searches for stale flows.
     pub fn run_background(&self) {
-        // They ask this very kernel.
+        // The work sends requests to this kernel, so the lock must not be held.
         let mut tasks = std::mem::take(&mut self.0.lock().tasks);
         tasks.retain_mut(|task| task.step());
         let mut state = self.0.lock();
@@ -91,29 +91,29 @@ impl ModelKernel {
         state.tasks = tasks;
     }
 
-    /// The process is gone, with its background work. Its sockets close when whoever holds them is dropped.
+    /// Drops the background work of a process that has ended. Its sockets close when they are dropped.
     pub fn forget_background(&self) {
-        // Their sockets close with them, which asks this very kernel.
+        // Dropping them closes their sockets, which locks this kernel.
         let tasks = std::mem::take(&mut self.0.lock().tasks);
         drop(tasks);
     }
 
-    /// The connections that it knows.
+    /// The tracked connections.
     pub fn connections(&self) -> Vec<Connection> {
         self.0.lock().connections.clone()
     }
 
-    /// Adds a connection, and returns the number that it gets.
+    /// Adds a connection, and returns its id.
     pub fn add_connection(&self, connection: &Connection) -> u32 {
         self.0.lock().add_connection(connection)
     }
 
-    /// How often somebody waited for an answer that does not come: with a real kernel it would wait for ever.
+    /// How often a socket waited for an answer that was not sent: with a real kernel it would wait endlessly.
     pub fn stalls(&self) -> u64 {
         self.0.lock().stalls
     }
 
-    /// Sends a request as another process would, and returns what is answered. Faults do not concern it.
+    /// Sends a request as another process, and returns the answers. Injected faults do not affect it.
     pub fn ask_as(&self, process: &Process, request: &[u8]) -> Vec<Vec<u8>> {
         let mut state = self.0.lock();
         let port = state.next_port();

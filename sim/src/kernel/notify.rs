@@ -1,5 +1,4 @@
-//! Notifications of a transaction to listeners: a message for each thing that was made or deleted, and at the end one with the
-//! new generation and who it was.
+//! Notifications of a transaction to listeners: a message for each created or deleted object, and a last one with the new generation and the process.
 
 use super::{
     attributes::Writer,
@@ -13,7 +12,7 @@ use super::{
     uapi::{LIST_ELEM, NLM_F_APPEND, NLM_F_CREATE, SUBSYS_NFTABLES, elem, msg},
 };
 
-/// One thing that was made or deleted.
+/// A created or deleted object.
 #[derive(Debug, Clone)]
 pub(super) struct Notice {
     kind: u8,
@@ -56,7 +55,7 @@ impl Notice {
         })
     }
 
-    /// The message, of the transaction that leads to a generation.
+    /// The message for a transaction that creates this generation.
     pub(super) fn write(&self, generation: u32, port: u32, sequence: u32) -> Vec<u8> {
         let is_new = [msg::NEWTABLE, msg::NEWCHAIN, msg::NEWRULE, msg::NEWSET, msg::NEWSETELEM];
         let frame = Frame {

@@ -2,16 +2,16 @@
 
 use super::{attributes::Writer, uapi::generation};
 
-/// Whoever asked for a transaction.
+/// The sender of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// The name of its thread.
+    /// The name of the thread.
     pub name: String,
-    /// Its number.
+    /// The process id.
     pub pid: u32,
 }
 
-/// Writes the message about a generation of the ruleset and the process that made it.
+/// Writes the message with a generation of the ruleset and the process that created it.
 pub(super) fn write_generation(number: u32, by: &Process, out: &mut Writer) {
     out.u32(generation::ID, number);
     out.u32(generation::PROC_PID, by.pid);

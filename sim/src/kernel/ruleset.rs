@@ -1,4 +1,4 @@
-//! Tables with their chains, rules and sets. Things refer to each other by handles, which the kernel counts up in each table.
+//! Tables with their chains, rules and sets. Objects refer to each other by handles, which are numbered in each table.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,23 +12,23 @@ use super::{
 /// All tables of a network namespace.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ruleset {
-    /// In the order in which they were made.
+    /// In the order of their creation.
     pub(crate) tables: Vec<Table>,
     /// The last handle given to a table.
     pub(crate) last_table: u64,
-    /// One more with each transaction.
+    /// Incremented by each transaction.
     pub(crate) generation: u32,
 }
 
-/// How far a table has been looked through for loops and for expressions in the wrong place.
+/// Whether a table must be validated: searched for loops and for expressions in wrong hooks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Validation {
     /// Nothing has changed that could make it invalid.
     #[default]
     Skip,
-    /// It must be validated before the transaction counts.
+    /// It must be validated before the commit.
     Need,
-    /// After each message, since a transaction was found to be invalid as a whole.
+    /// It must be validated after each message, since the transaction as a whole is invalid.
     Do,
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Table {
     pub(crate) name: Box<str>,
     pub(crate) handle: u64,
     pub(crate) flags: u32,
-    /// The port of the socket it belongs to.
+    /// The port of the socket that owns it.
     pub(crate) owner: Option<u32>,
     pub(crate) userdata: Vec<u8>,
-    /// The last handle given to something in it.
+    /// The last handle of an object in it.
     pub(crate) last_handle: Handle,
     pub(crate) chains: BTreeMap<Handle, Arc<Chain>>,
     pub(crate) sets: BTreeMap<Handle, Arc<Set>>,
@@ -54,12 +54,12 @@ pub(crate) struct Chain {
     pub(crate) handle: Handle,
     pub(crate) base: Option<Base>,
     pub(crate) flags: u32,
-    /// How many rules it has, and how many verdicts lead to it.
+    /// The use count: its rules, and the verdicts that lead to it.
     pub(crate) uses: usize,
     pub(crate) rules: Vec<Arc<Rule>>,
 }
 
-/// Where a chain hangs in the kernel.
+/// The hook of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) kind: ChainType,
@@ -103,7 +103,7 @@ impl ChainType {
         }
     }
 
-    /// Whether a chain of this type can hang here.
+    /// Whether this hook allows a chain of this type.
     pub(crate) const fn has_hook(self, hook: u32) -> bool {
         match self {
             Self::Filter => hook <= hook::POSTROUTING,
@@ -155,7 +155,7 @@ impl Table {
         }
     }
 
-    /// One more verdict leads to the chain of this data, or one less.
+    /// Increments or decrements the use count of the target chain of this data.
     pub(crate) fn count_use(&mut self, data: &Data, more: bool) {
         if let Some(chain) = data.chain().and_then(|chain| self.chain_mut(chain)) {
             if more {
@@ -173,7 +173,7 @@ impl Table {
         }
     }
 
-    /// How many chains and sets it has. Sets without a name belong to rules.
+    /// The number of chains and sets. Anonymous sets belong to rules.
     pub(crate) fn uses(&self) -> usize {
         self.chains.len() + self.sets.values().filter(|set| !set.is_anonymous()).count()
     }
@@ -188,7 +188,7 @@ impl Rule {
         })
     }
 
-    /// The sets that it looks into or updates.
+    /// The sets that it reads or updates.
     pub(crate) fn sets(&self) -> impl Iterator<Item = Handle> {
         self.expressions.iter().filter_map(Expression::set)
     }

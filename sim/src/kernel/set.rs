@@ -11,17 +11,17 @@ pub(crate) struct Set {
     pub(crate) name: Box<str>,
     pub(crate) handle: Handle,
     pub(crate) declaration: Declaration,
-    /// How many elements it holds at most; 0 for any number.
+    /// The maximum number of elements; 0 for no limit.
     pub(crate) size: u32,
-    /// How long elements live that do not say so themselves, in milliseconds; 0 for ever.
+    /// The default timeout of elements in milliseconds; 0 for none.
     pub(crate) timeout: u64,
     pub(crate) userdata: Vec<u8>,
     pub(crate) elements: Elements,
-    /// The expressions that look into it.
+    /// The expressions that use it.
     pub(crate) bindings: Vec<Binding>,
-    /// A transaction made it, and no rule looks into it yet.
+    /// Created by the current transaction, and not used by a rule yet.
     pub(crate) is_unbound: bool,
-    /// How many elements the transaction that goes on has deleted: they count until it does.
+    /// The number of elements that the current transaction has deleted: they count towards the size until its commit.
     pub(crate) deleted: usize,
 }
 
@@ -35,17 +35,17 @@ pub(crate) struct Declaration {
     pub(crate) data_len: u32,
     /// The bytes of each field of a concatenation.
     pub(crate) fields: Vec<u32>,
-    /// Each element counts the packets that find it.
+    /// Each element has a counter of matching packets.
     pub(crate) has_counter: bool,
 }
 
-/// An expression that looks into a set.
+/// An expression that uses a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) chain: Handle,
     pub(crate) rule: Handle,
     pub(crate) is_map: bool,
-    /// The rule was deleted in the transaction that goes on.
+    /// The rule was deleted by the current transaction.
     pub(crate) is_gone: bool,
 }
 
@@ -62,12 +62,12 @@ impl Set {
         self.bindings.iter().filter(|binding| !binding.is_gone).count()
     }
 
-    /// No element may come any more.
+    /// No element can be added any more.
     pub(crate) fn is_sealed(&self) -> bool {
         !self.bindings.is_empty() && self.has(F_CONSTANT | F_ANONYMOUS)
     }
 
-    /// Rules can write elements: what the kernel keeps it in can be updated by packets.
+    /// Whether rules can write elements: packets can update the kernel's data structure of this set.
     pub(crate) fn can_be_updated(&self) -> bool {
         let is_bitmap = self.declaration.key_len <= 2 && !self.has(F_MAP | F_TIMEOUT | F_EVAL);
         !self.has(F_INTERVAL) && !is_bitmap && (self.size == 0 || self.has(F_TIMEOUT | F_EVAL))

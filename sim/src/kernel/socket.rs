@@ -83,12 +83,12 @@ impl ModelNotifications {
 }
 
 impl Notifications for ModelNotifications {
-    /// Does not wait: what is not there now comes by what is asked of the kernel later.
+    /// Does not wait: notifications are only caused by later requests to the model.
     fn next_event(&mut self, _: Option<Duration>) -> io::Result<ListenerEvent> {
         let mut state = self.kernel.lock();
         let Some(listener) = state.listeners.get_mut(&self.id) else { return Ok(ListenerEvent::End) };
         let at_rest = if listener.is_closed { ListenerEvent::End } else { ListenerEvent::Silence };
-        Ok(listener.heard.pop_front().unwrap_or(at_rest))
+        Ok(listener.events.pop_front().unwrap_or(at_rest))
     }
 }
 
@@ -98,7 +98,7 @@ impl Drop for ModelNotifications {
     }
 }
 
-/// The renderer's hold on a listener.
+/// The membership of a listener in the multicast group.
 #[derive(Debug)]
 pub(super) struct ModelMembership {
     kernel: SharedState,
@@ -129,7 +129,7 @@ impl Membership for ModelMembership {
     }
 
     fn report_missed(&self) {
-        self.change(|listener| listener.heard.push_back(ListenerEvent::Missed));
+        self.change(|listener| listener.events.push_back(ListenerEvent::Missed));
     }
 }
 

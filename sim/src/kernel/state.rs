@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) ruleset: Ruleset,
     pub(super) connections: Vec<Connection>,
     pub(super) last_connection: u32,
-    /// Those of the node's interfaces.
+    /// The addresses of the node's interfaces.
     pub(super) addresses: BTreeSet<IpAddr>,
     pub(super) settings: BTreeMap<String, String>,
     pub(super) listeners: BTreeMap<u32, Listener>,
@@ -38,14 +38,14 @@ pub(super) struct State {
     pub(super) missing: Vec<String>,
     pub(super) is_denied: bool,
     pub(super) send_limit: usize,
-    /// The process that opens sockets at present.
+    /// The process that opens sockets now.
     pub(super) process: Process,
     pub(super) last_port: u32,
-    /// Milliseconds since the model began.
+    /// Milliseconds since the start of the model.
     pub(super) now: u64,
     pub(super) began: Instant,
     pub(super) tasks: Vec<Box<dyn BackgroundTask>>,
-    /// How often somebody waited for what does not come.
+    /// How often a socket waited for an answer that was not sent.
     pub(super) stalls: u64,
 }
 
@@ -55,20 +55,20 @@ impl fmt::Debug for State {
     }
 }
 
-/// Somebody who listens.
+/// A listener for notifications.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     pub(super) own: u32,
     pub(super) is_member: bool,
     pub(super) is_closed: bool,
-    pub(super) heard: VecDeque<ListenerEvent>,
+    pub(super) events: VecDeque<ListenerEvent>,
 }
 
-/// Ports of sockets are numbers of processes, or negative.
+/// Netlink ports are process ids, or negative.
 const FIRST_PORT: u32 = 0xf000_0000;
-/// As Linux gives whoever has `CAP_NET_ADMIN`.
+/// The batch limit of Linux for processes with `CAP_NET_ADMIN`.
 const SEND_LIMIT: usize = 512 << 20;
-/// Notifications come in pieces of about this size.
+/// The approximate size of a datagram of notifications.
 const PIECE: usize = 8 << 10;
 
 impl State {
@@ -138,7 +138,7 @@ impl State {
             let caller = Caller { port, now: self.now, missing: &self.missing };
             let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.forced);
             if let Some(notices) = outcome.committed {
-                self.tell(port, process, &notices, first.sequence);
+                self.notify(port, process, &notices, first.sequence);
             }
             return outcome.answers;
         }
@@ -154,7 +154,7 @@ impl State {
         answers
     }
 
-    /// A message that is no batch.
+    /// Handles a message outside of a batch.
     fn one(
         &mut self,
         port: u32,
@@ -181,12 +181,12 @@ impl State {
         Ok(pieces)
     }
 
-    /// Tells all listeners but whoever did it.
-    fn tell(&mut self, port: u32, process: &Process, notices: &[Notice], sequence: u32) {
+    /// Notifies all listeners except those of the sender.
+    fn notify(&mut self, port: u32, process: &Process, notices: &[Notice], sequence: u32) {
         let generation = self.ruleset.generation;
-        let is_told = |listener: &&mut Listener| listener.is_member && listener.own != port;
-        let mut told = self.listeners.values_mut().filter(is_told).peekable();
-        if told.peek().is_none() {
+        let is_subscribed = |listener: &&mut Listener| listener.is_member && listener.own != port;
+        let mut receivers = self.listeners.values_mut().filter(is_subscribed).peekable();
+        if receivers.peek().is_none() {
             return;
         }
         let mut pieces = vec![Vec::new()];
@@ -200,12 +200,12 @@ impl State {
         if let Some(last) = pieces.last_mut() {
             last.extend_from_slice(&notify::write_generation(generation, process, port, sequence));
         }
-        for listener in told {
-            listener.heard.extend(pieces.iter().cloned().map(ListenerEvent::Notifications));
+        for listener in receivers {
+            listener.events.extend(pieces.iter().cloned().map(ListenerEvent::Notifications));
         }
     }
 
-    /// A socket is closed: tables that it owned belong to nobody, or go with it.
+    /// Closes a socket: tables that it owned lose their owner, or are deleted.
     pub(super) fn release(&mut self, port: u32) {
         let owned =
             |found: &super::ruleset::Table| found.owner == Some(port) && found.flags & table::F_OWNER != 0;
@@ -217,11 +217,11 @@ impl State {
     }
 }
 
-/// Which faults a request can meet.
+/// The faults that can affect a request.
 fn kind(request: &[u8]) -> Request {
     match Message::first(request) {
         Some((first, rest)) if first.kind == BATCH_BEGIN => {
-            // The last one ends it.
+            // The last message of the batch commits it.
             Request::Batch { messages: message::messages(rest).count().saturating_sub(1) }
         }
         Some((first, _)) if first.flags & NLM_F_DUMP == NLM_F_DUMP => Request::Dump,

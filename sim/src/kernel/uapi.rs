@@ -6,14 +6,14 @@ pub(crate) const NLM_F_MULTI: u16 = 0x2;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
 pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
-/// Of messages that make something.
+/// Flags of messages that create an object.
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
 pub(crate) const NLM_F_APPEND: u16 = 0x800;
-/// Of messages that delete something: only if nothing is in it.
+/// Flags of messages that delete an object: only if it is empty.
 pub(crate) const NLM_F_NONREC: u16 = 0x100;
-/// Of answers.
+/// Flags of answers.
 pub(crate) const NLM_F_CAPPED: u16 = 0x100;
 pub(crate) const NLM_F_ACK_TLVS: u16 = 0x200;
 
@@ -24,7 +24,7 @@ pub(crate) const NLMSGERR_ATTR_OFFS: u16 = 2;
 
 pub(crate) const SUBSYS_CTNETLINK: u8 = 1;
 pub(crate) const SUBSYS_NFTABLES: u8 = 10;
-/// How many subsystems nfnetlink knows.
+/// The number of nfnetlink subsystems.
 pub(crate) const SUBSYS_COUNT: u16 = 13;
 pub(crate) const BATCH_BEGIN: u16 = 0x10;
 pub(crate) const BATCH_END: u16 = 0x11;
@@ -54,7 +54,7 @@ pub(crate) mod msg {
     pub(crate) const DELSETELEM: u8 = 14;
     pub(crate) const NEWGEN: u8 = 15;
     pub(crate) const GETGEN: u8 = 16;
-    /// How many the kernel knows.
+    /// The number of kinds.
     pub(crate) const MAX: u8 = 34;
     pub(crate) const DESTROYTABLE: u8 = 26;
     pub(crate) const DESTROYCHAIN: u8 = 27;
@@ -95,7 +95,7 @@ pub(crate) mod chain {
     pub(crate) const HOOK_NUM: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
 
-    /// The kernel says so of each base chain.
+    /// The kernel reports this flag for each base chain.
     pub(crate) const F_BASE: u32 = 0x1;
     pub(crate) const F_MASK: u32 = 0x7;
 }
@@ -174,9 +174,9 @@ pub(crate) mod data {
     pub(crate) const VERDICT_CODE: u16 = 1;
     pub(crate) const VERDICT_CHAIN: u16 = 2;
 
-    /// The type of what is a verdict.
+    /// The data type of verdicts.
     pub(crate) const TYPE_VERDICT: u32 = 0xffff_ff00;
-    /// Types from here on are the kernel's own.
+    /// Types from this one on are reserved for the kernel.
     pub(crate) const TYPE_RESERVED: u32 = 0xffff_ff00;
     pub(crate) const MAX_LEN: usize = 64;
     /// `sizeof(struct nft_verdict)`

@@ -1,4 +1,4 @@
-//! Whether what leads from chain to chain ends, and whether expressions are where they may be: `nft_chain_validate`.
+//! Validates that jumps between chains have no loops, and that expressions are in allowed hooks: `nft_chain_validate`.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use super::{
     uapi::{data, expr, set},
 };
 
-/// So many chains can follow one another: `NFT_JUMP_STACK_SIZE`.
+/// The maximum depth of jumps: `NFT_JUMP_STACK_SIZE`.
 const DEPTH: usize = 16;
 
-/// All that base chains lead to: `nft_table_validate`.
+/// Validates all chains reachable from base chains: `nft_table_validate`.
 pub(super) fn table(table: &Table) -> Result<()> {
     let bases = table.chains.values().filter(|chain| chain.base.is_some());
     bases.map(|base| base.handle).try_for_each(|base| chain(table, base, base, 0))
 }
 
-/// All that `of` leads to, for packets that came by the chain `from`.
+/// Validates all chains reachable from `of`, for packets from the base chain `from`.
 pub(super) fn chain(table: &Table, from: Handle, of: Handle, depth: usize) -> Result<()> {
     if depth == DEPTH {
         return refuse(Errno::EMLINK);

@@ -38,7 +38,7 @@ impl Transaction<'_> {
             Some(_) if existing.is_none() && !attributes.has(chain::HOOK) => {
                 return refuse_at(Errno::EOPNOTSUPP, attributes.at(chain::POLICY));
             }
-            // The kernel keeps it in a byte.
+            // The kernel stores it in a byte.
             Some(policy) => match policy & 0xff {
                 policy if [verdict::ACCEPT, verdict::DROP].contains(&policy.cast_signed()) => Some(policy),
                 _ => return refuse(Errno::EINVAL),
@@ -89,7 +89,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// `nft_chain_parse_hook`, of a chain that is made.
+    /// `nft_chain_parse_hook`, for a new chain.
     fn base(&self, attributes: Attributes<'_>, hook: Attributes<'_>, policy: Option<u32>) -> Result<Base> {
         let (number, priority) = (hook.u32(chain::HOOK_NUM)?, hook.u32(chain::HOOK_PRIORITY)?);
         let (Some(hook), Some(priority)) = (number, priority) else {
@@ -184,7 +184,7 @@ impl Transaction<'_> {
         if message.has(NLM_F_NONREC) && has_uses(table) {
             return refuse(Errno::EBUSY);
         }
-        // Counted before: a rule that leads to its own chain keeps it.
+        // Counted before the rules are deleted: a rule that leads to its own chain prevents the deletion.
         let leads_here = table.chains.get(&found).is_some_and(|chain| chain.uses > chain.rules.len());
         self.remove_rules(at, found);
         if leads_here {

@@ -86,7 +86,7 @@ impl Transaction<'_> {
         let is_verdict = declaration.data_type == data::TYPE_VERDICT;
         let data = match value {
             None => None,
-            // The length of a verdict is the kernel's own.
+            // The kernel sets the length of a verdict.
             Some(value) => {
                 let len = if is_verdict { 0 } else { declaration.data_len };
                 Some(read_data(table, value, is_verdict, len, data::MAX_LEN)?)
@@ -108,7 +108,7 @@ impl Transaction<'_> {
         let Some(found) = table.set_mut(handle) else { return refuse(Errno::ENOENT) };
         let inserted = match found.elements.insert(element.clone(), is_anonymous, now) {
             Ok(()) => {
-                // One too many is there until the whole transaction is taken back.
+                // The excess element stays until the whole transaction is aborted.
                 let is_full = size > 0 && found.elements.len() > size as usize;
                 let notice = (!is_anonymous)
                     .then(|| Notice::element(msg::NEWSETELEM, &self.next.tables[at], handle, &element));
@@ -215,13 +215,13 @@ fn read_flags(attributes: Attributes<'_>, has_intervals: bool) -> Result<bool> {
     if is_end && !has_intervals { refuse(Errno::EINVAL) } else { Ok(is_end) }
 }
 
-/// Only intervals of concatenations have a last key, and no ends of their own: `nft_setelem_valid_key_end`.
+/// Only intervals of concatenations have a last key, and no separate end elements: `nft_setelem_valid_key_end`.
 fn has_valid_end(attributes: Attributes<'_>, set: &Set, is_end: bool) -> bool {
     let is_of_fields = set.has(set::F_INTERVAL) && set.has(set::F_CONCAT);
     if is_of_fields { !is_end } else { !attributes.has(elem::KEY_END) }
 }
 
-/// How long an element lives after it is written, and how long this one does, in milliseconds.
+/// The timeout of an element and its remaining time, in milliseconds.
 fn lifetime(
     attributes: Attributes<'_>,
     has_timeout: bool,

@@ -50,7 +50,7 @@ impl Transaction<'_> {
             return refuse(Errno::ENOENT);
         }
         if declaration.flags & set::F_INTERVAL != 0 && declaration.flags & set::F_EVAL != 0 {
-            // None of the kernel's kinds of sets can do both.
+            // No set type of the kernel supports both.
             return refuse(Errno::EOPNOTSUPP);
         }
         if is_too_large(&declaration, size) {
@@ -117,7 +117,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Whether the hash table that is made for so many elements has more than the kernel allocates at once: `nft_hash_privsize`.
+/// Whether the hash table for this number of elements exceeds the kernel's maximum allocation: `nft_hash_privsize`.
 fn is_too_large(declaration: &Declaration, size: u32) -> bool {
     const POINTER: u64 = 8;
     let is_resizable = declaration.flags & (set::F_INTERVAL | set::F_TIMEOUT | set::F_EVAL) != 0 || size == 0;
@@ -212,7 +212,7 @@ fn read_fields(list: Attributes<'_>, key_len: u32) -> Result<Vec<u32>> {
     Ok(fields)
 }
 
-/// `nf_tables_set_alloc_name`: a `%d` becomes the first number that is free.
+/// `nf_tables_set_alloc_name`: a `%d` becomes the first free number.
 fn free_name(table: &Table, name: &str) -> Result<Box<str>> {
     let Some((before, after)) = name.split_once('%') else { return Ok(name.into()) };
     let Some(after) = after.strip_prefix('d').filter(|after| !after.contains('%')) else {

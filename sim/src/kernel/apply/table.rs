@@ -65,7 +65,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let (is_owned, was_owned) = (flags & table::F_OWNER != 0, found.flags & table::F_OWNER != 0);
-        // One that outlives its owner has none then, and can get another.
+        // A table that outlived its owner has no owner, and can get a new one.
         let is_orphan = found.flags & (table::F_OWNER | table::F_PERSIST) == table::F_PERSIST;
         let changes_owner = was_owned && !is_owned || is_owned && !is_orphan;
         if changes_owner || (flags ^ found.flags) & table::F_PERSIST != 0 {
@@ -123,7 +123,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// `nft_flush`: all tables, but those that others own.
+    /// `nft_flush`: all tables except those with another owner.
     fn flush_tables(&mut self, family: u8, name: Option<&str>) {
         let port = self.port;
         let goes = |table: &Table| {
@@ -136,7 +136,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// `nft_flush_table`: with all that is in it.
+    /// `nft_flush_table`: a table with all its objects.
     fn remove_table(&mut self, at: usize) {
         let gone = self.next.tables.remove(at);
         for chain in gone.chains.values() {

@@ -13,7 +13,7 @@ use crate::kernel::{
     validate,
 };
 
-/// An element that was there already when a message wrote it.
+/// An existing element that a message wrote again.
 #[derive(Debug)]
 pub(super) struct Refreshed {
     pub(super) table: u64,
@@ -27,27 +27,26 @@ pub(super) struct Refreshed {
 #[derive(Debug)]
 pub(in crate::kernel) struct Transaction<'a> {
     pub(in crate::kernel) next: Ruleset,
-    /// The port of the socket that asks.
+    /// The port of the sending socket.
     pub(super) port: u32,
     /// The time in milliseconds.
     pub(super) now: u64,
     /// Expressions and chain types whose modules the kernel lacks.
     pub(super) missing: &'a [String],
-    /// Sets that were made, by table and by the id they have in the batch.
+    /// Created sets, by table and by their id in the batch.
     pub(super) set_ids: Vec<(u64, u32, Handle)>,
-    /// The table of each set without a name that was made: such a set counts as the table's until the transaction does, even when it
-    /// is gone before.
+    /// The tables of created anonymous sets: such a set uses its table until the commit, even if it is deleted before.
     pub(super) nameless: Vec<u64>,
-    /// Tables of which a base chain was changed or deleted.
+    /// Tables with a changed or deleted base chain.
     pub(super) pending: BTreeSet<u64>,
     /// Tables whose flags were changed.
     pub(super) updated: BTreeSet<u64>,
-    /// Sets that were declared once more: size and timeout count when the transaction does.
+    /// Sets that were declared again: their size and timeout change at the commit.
     pub(super) declared: Vec<(u64, Handle, u32, u64)>,
-    /// Elements that were written once more: their times count when the transaction does.
+    /// Elements that were written again: their timeouts change at the commit.
     pub(super) refreshed: Vec<Refreshed>,
     pub(in crate::kernel) notices: Vec<Notice>,
-    /// Tables that are made are validated after each message.
+    /// Created tables are validated after each message.
     pub(super) validates_new: bool,
 }
 
@@ -75,7 +74,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Validates all tables that need it. False if one is invalid: then the batch begins anew, and each message is validated.
+    /// Validates all tables that need it. False if one is invalid: then the batch is repeated with a validation after each message.
     pub(in crate::kernel) fn is_valid(&mut self) -> bool {
         for table in &mut self.next.tables {
             if table.validation == Validation::Skip {
@@ -90,7 +89,7 @@ impl<'a> Transaction<'a> {
         true
     }
 
-    /// A set without a name that no rule looks into must not stay.
+    /// An anonymous set without a rule must not remain.
     pub(in crate::kernel) fn check_bindings(&self) -> Result<()> {
         let is_left = |(table, _, set): &(u64, u32, Handle)| {
             let table = self.next.tables.iter().find(|found| found.handle == *table);
@@ -100,7 +99,7 @@ impl<'a> Transaction<'a> {
         if self.set_ids.iter().any(is_left) { refuse(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// What it leads to.
+    /// The target of a verdict.
     pub(in crate::kernel) fn commit(mut self) -> (Ruleset, Vec<Notice>) {
         for (table, set, size, timeout) in std::mem::take(&mut self.declared) {
             let table = self.next.tables.iter_mut().find(|found| found.handle == table);
@@ -136,8 +135,8 @@ impl<'a> Transaction<'a> {
         (self.next, self.notices)
     }
 
-    /// What stays of it all the same where it does not count: handles are never given twice.
-    /// `tries_again`: what was found to be invalid is validated then after each message.
+    /// Aborts the transaction. Handles stay used, since they are never given twice.
+    /// `tries_again`: invalid tables will be validated after each message.
     pub(in crate::kernel) fn abort(self, before: &mut Ruleset, tries_again: bool) {
         before.last_table = self.next.last_table;
         for table in &mut before.tables {
@@ -148,7 +147,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// `nft_table_lookup`: where a table is.
+    /// `nft_table_lookup`: the index of a table.
     pub(super) fn find_table(&self, message: &Message<'_>, name: Option<&str>) -> Result<usize> {
         let Some(name) = name else { return refuse(Errno::EINVAL) };
         let family = message.family();
@@ -175,14 +174,14 @@ impl<'a> Transaction<'a> {
         &mut self.next.tables[at]
     }
 
-    /// After a message that may have made its table invalid, where each message is validated.
+    /// Validates a table after a message, if each message must be validated.
     pub(super) fn validate_now(&self, at: usize) -> Result<()> {
         let table = &self.next.tables[at];
         if table.validation == Validation::Do { validate::table(table) } else { Ok(()) }
     }
 }
 
-/// Where it is not there, nothing is to be done for a message that only makes sure of that.
+/// Ignores a missing object for a message that only ensures its absence.
 pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refused) -> Result<Option<T>> {
     if refused.errno == Errno::ENOENT && message.of_subsystem() == destroy {
         return Ok(None);

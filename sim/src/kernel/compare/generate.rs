@@ -1,4 +1,4 @@
-//! Random batches: every other one makes sense for what is there, the rest has every mistake that a program can make.
+//! Random batches: half of them are valid for the existing objects, the others have every kind of mistake that a program can make.
 
 use rand::{RngExt as _, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
@@ -15,12 +15,12 @@ use crate::kernel::{
     },
 };
 
-/// A batch, and what it says.
+/// A batch, and its description.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: Vec<String>,
-    /// It says something about intervals.
+    /// It has messages about intervals.
     pub(super) is_about_intervals: bool,
 }
 
@@ -41,14 +41,14 @@ impl Part {
     }
 }
 
-/// Makes batches.
+/// Generates batches.
 #[derive(Debug)]
 pub(super) struct Generator {
     random: StdRng,
     last_id: u32,
-    /// Names that no kernel knows are tried too. One that loads modules looks for them, begins anew, and counts handles twice.
+    /// Whether to use unknown names too. A kernel that loads modules repeats the batch after such a name, and so skips handles.
     tries_unknown: bool,
-    /// The port of the socket that the model is asked by.
+    /// The port of the socket that is connected to the model.
     port: u32,
 }
 
@@ -105,7 +105,7 @@ static SHAPES: [Shape; 9] = [
     Shape { name: NUMBERS, flags: set::F_MAP, key_len: 12, data: Some((INTEGER, 4)), counter: true, ..PLAIN },
 ];
 
-/// How long elements live, in milliseconds: longer than any comparison takes.
+/// Timeouts of elements in milliseconds: longer than any comparison takes.
 const TIMEOUTS: [u64; 3] = [0, 3_600_000, 7_200_000];
 
 const TABLES: [&str; 2] = ["one", "two"];
@@ -147,11 +147,11 @@ impl Generator {
         finish(vec![all], true, None)
     }
 
-    /// The next batch, where the tables are these.
+    /// The next batch for a ruleset with these tables.
     pub(super) fn batch(&mut self, ruleset: &Ruleset) -> Request {
         self.last_id = 0;
         let mut parts = Vec::new();
-        // Now and then there is a whole table in one go.
+        // Some batches create a complete table.
         if ruleset.tables.is_empty() || self.chance(1) {
             self.whole_table(&mut parts);
             return finish(parts, true, None);
@@ -169,14 +169,14 @@ impl Generator {
             3 => Some(ruleset.generation + 7),
             _ => None,
         };
-        // The kernel counts generations of its own; only one that cannot be right is compared.
+        // The generations of kernel and model differ; only an invalid one is compared.
         let generation =
             generation.filter(|wanted| *wanted != ruleset.generation).map(|wanted| wanted | 0x4000_0000);
         let ends = !self.chance(2);
         finish(parts, ends, generation)
     }
 
-    /// So many messages, or what is left of them when those are left out that the model refuses.
+    /// A batch of at most this number of messages, without those that the model refuses.
     fn sound(&mut self, ruleset: &Ruleset, count: usize) -> Vec<Part> {
         let (mut parts, mut after) = (Vec::new(), ruleset.clone());
         for _ in 0..count {
@@ -190,7 +190,7 @@ impl Generator {
         parts
     }
 
-    /// Gives a batch to the model, and returns whether it counts.
+    /// Sends a batch to the model, and returns whether it is committed.
     fn is_taken(&self, ruleset: &mut Ruleset, parts: &[Part]) -> bool {
         let request = finish(parts.to_vec(), true, None);
         let Some((begin, rest)) = Message::first(&request.bytes) else { return false };
@@ -338,7 +338,7 @@ impl Generator {
                 parts.push(part);
             }
             _ => {
-                // Something about it is not right.
+                // One property of it is made invalid.
                 let name = self.chain_name();
                 let kind = self
                     .pick(&[None, Some("filter"), Some("nat"), Some("route"), Some("nonsense")])
@@ -412,7 +412,7 @@ impl Generator {
         self.with_details(part, shape)
     }
 
-    /// A set with what sets can have besides.
+    /// A set with optional properties.
     fn with_details(&mut self, mut part: Part, shape: &Shape) -> Part {
         if shape.flags & set::F_TIMEOUT != 0 && self.chance(50) || self.chance(1) {
             let timeout = self.pick(&TIMEOUTS).unwrap_or_default();
@@ -425,7 +425,7 @@ impl Generator {
         part
     }
 
-    /// A set that is declared as no set can be, or other than the one of its name.
+    /// A set with an invalid declaration, or one that differs from the existing set.
     fn odd_set(&mut self, of: &str, parts: &mut Vec<Part>) {
         self.last_id += 1;
         let shape = self.shape();
@@ -482,7 +482,7 @@ impl Generator {
 
     fn range(&mut self, shape: &Shape, list: &mut Writer, text: &mut Vec<String>) {
         if self.chance(4) {
-            // Before the first key of all nft writes an end.
+            // nft writes an end element before the smallest key.
             write_element(list, &[0; 4], None, None, elem::F_INTERVAL_END, &Writer::default());
             text.push("the null end".to_owned());
         }
@@ -550,7 +550,7 @@ impl Generator {
         write_element(list, &key, end.as_deref(), value.map(|(value, _)| value), flags, &more);
     }
 
-    /// A verdict, mostly one that leads to a chain.
+    /// A verdict, usually one that leads to a chain.
     fn verdict(&mut self) -> (Writer, String) {
         let (code, chain) = match self.random.random_range(0..100) {
             0..60 => {
@@ -591,7 +591,7 @@ impl Generator {
         parts.push(list(kind, 0, of, shape.name, &text.join(", "), Some((list_of, None))));
     }
 
-    /// A rule, with the set that it brings along, if any.
+    /// A rule, with its anonymous set, if any.
     fn rule(&mut self, of: &str, chain: &str, parts: &mut Vec<Part>) {
         let mut out = Writer::default();
         let mut words = Vec::new();
@@ -627,7 +627,7 @@ impl Generator {
             }
             35..60 => {
                 let shape = self.shape();
-                // The key, unless it is forgotten.
+                // The key, which is sometimes omitted.
                 let len = u32::try_from(shape.key_len).unwrap_or_default();
                 if !self.chance(4) {
                     say(words, out, "payload", &|out| payload(out, len));
@@ -734,7 +734,7 @@ impl Generator {
         }
     }
 
-    /// What one map has for a key is written on the packet, and read again as the key of another; and what can go wrong with it.
+    /// A rule that writes the value of one map to the packet, and reads it as the key of another; with all mistakes.
     fn numbered(&mut self, out: &mut Writer, words: &mut Vec<String>) {
         let key =
             self.pick(&[expr::META_PRIORITY, expr::META_PRIORITY, expr::META_MARK, 4]).unwrap_or_default();
@@ -766,7 +766,7 @@ impl Generator {
         words.push(format!("by meta {key}, both {both}"));
     }
 
-    /// A lookup in a set without a name, which is made right before; and what can go wrong with it.
+    /// A lookup in an anonymous set that is created just before; with all mistakes.
     fn anonymous(&mut self, of: &str, out: &mut Writer, words: &mut Vec<String>, parts: &mut Vec<Part>) {
         self.last_id += 1;
         let id = self.last_id;
@@ -783,7 +783,7 @@ impl Generator {
             self.elements(of, &shape, Some(id), parts);
         }
         if self.chance(5) {
-            // Nobody looks into it.
+            // No rule uses it.
             return;
         }
         expression(out, "payload", &|out| payload(out, 4));
@@ -801,7 +801,7 @@ impl Generator {
     }
 }
 
-/// Adds an expression, and its name to what the batch says.
+/// Adds an expression, and its name to the description of the batch.
 fn say(words: &mut Vec<String>, out: &mut Writer, name: &str, fill: &dyn Fn(&mut Writer)) {
     words.push(name.to_owned());
     expression(out, name, fill);

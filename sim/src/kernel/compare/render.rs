@@ -20,7 +20,7 @@ pub(super) fn object(kind: u8, attributes: Attributes<'_>, own: u32) -> String {
             _ => Some(plain(attribute)),
         }),
         msg::NEWCHAIN => lines("chain", attributes, |attribute| match attribute.kind {
-            // How many numbers a refused message uses up is the kernel's own affair.
+            // The number of handles that a refused message uses up differs between kernels.
             chain::HANDLE | chain::PAD => None,
             chain::HOOK => Some(lines("hook", attribute.nested(), |attribute| Some(plain(attribute)))),
             _ => Some(plain(attribute)),
@@ -55,7 +55,7 @@ pub(super) fn elements(attributes: Attributes<'_>) -> Vec<String> {
 
 fn element(attributes: Attributes<'_>) -> String {
     lines("", attributes, |attribute| match attribute.kind {
-        // That passes by itself.
+        // Its value changes with time.
         elem::PAD | elem::EXPIRATION => None,
         elem::KEY | elem::KEY_END | elem::DATA => Some(datum(attribute)),
         elem::EXPR => Some(expression(attribute.nested())),
@@ -82,7 +82,7 @@ fn datum(attribute: Attribute<'_>) -> String {
     format!("{}={inner}", attribute.kind)
 }
 
-/// Each attribute by `text`, in the order of their kinds.
+/// Each attribute as `text` renders it, in the order of their kinds.
 fn lines(name: &str, attributes: Attributes<'_>, text: impl Fn(Attribute<'_>) -> Option<String>) -> String {
     let mut all: Vec<(u16, String)> =
         attributes.iter().filter_map(|attribute| Some((attribute.kind, text(attribute)?))).collect();
@@ -107,7 +107,7 @@ fn plain(attribute: Attribute<'_>) -> String {
         return text;
     }
     for byte in attribute.payload {
-        // Writing to text does not fail.
+        // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

@@ -5,7 +5,7 @@ use crate::kernel::{
     errno::Errno,
 };
 
-/// Intervals, in the order in which they came.
+/// Intervals in the order of their insertion.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     /// The bytes of each field.
@@ -14,12 +14,12 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// No intervals, whose fields have so many bytes.
+    /// An empty container; `fields` are the sizes of the fields in bytes.
     pub(crate) const fn new(lengths: Vec<usize>) -> Self {
         Self { lengths, elements: Vec::new() }
     }
 
-    /// All that are there.
+    /// All elements.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Element> {
         self.elements.iter()
     }
@@ -43,27 +43,27 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes out the first one that holds a key.
+    /// Removes the first interval that contains a key.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Element> {
         self.position(key).map(|at| self.elements.remove(at))
     }
 
-    /// The one that has this first key.
+    /// The interval with this first key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
         self.elements.iter_mut().find(|element| element.key == key)
     }
 
-    /// Takes out all elements.
+    /// Removes all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         std::mem::take(&mut self.elements)
     }
 
-    /// The first one that holds a key.
+    /// The index of the first interval that contains a key.
     pub(crate) fn find(&self, key: &[u8]) -> Option<&Element> {
         self.position(key).map(|at| &self.elements[at])
     }
 
-    /// The first element whose ranges hold a key.
+    /// The first element whose ranges contain a key.
     fn position(&self, key: &[u8]) -> Option<usize> {
         self.elements.iter().position(|element| {
             let end = element.key_end.as_ref().unwrap_or(&element.key);

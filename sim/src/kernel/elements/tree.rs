@@ -1,31 +1,30 @@
-//! Intervals, as the kernel's `net/netfilter/nft_set_rbtree.c` keeps them: by their ends, each of which is an element of its own.
+//! Intervals, as the kernel's `net/netfilter/nft_set_rbtree.c` stores them: by their start and end, each a separate element.
 
 use crate::kernel::{
     element::{Clash, Element},
     errno::Errno,
 };
 
-/// Ends of intervals, from the greatest to the smallest; an interval's beginning before an end of the same key.
+/// Start and end elements, from the greatest key to the smallest; a start before an end with the same key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     last_id: u64,
-    /// The beginning of which the transaction spoke last, if it was there already: an end that is there already must be of the same
-    /// interval. The kernel calls it `start_rbe_cookie`.
+    /// The last start element of the transaction, if it existed before: an existing end must be of the same interval. The kernel calls it `start_rbe_cookie`.
     start: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// Tells it from others of the same key.
+    /// Distinguishes it from others with the same key.
     id: u64,
     element: Element,
-    /// Deleted in the transaction that goes on, after which it is gone.
+    /// Deleted by the current transaction; removed at its commit.
     is_gone: bool,
 }
 
 impl Tree {
-    /// All elements that are there.
+    /// All elements that are not deleted.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Element> {
         self.nodes.iter().filter(|node| !node.is_gone).map(|node| &node.element)
     }
@@ -106,13 +105,13 @@ impl Tree {
         Some(self.nodes[at].element.clone())
     }
 
-    /// The beginning of the interval that has this first key.
+    /// The start element of the interval with this first key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
         let mut live = self.nodes.iter_mut().filter(|node| !node.is_gone).map(|node| &mut node.element);
         live.find(|element| element.key == key && !element.is_end)
     }
 
-    /// Takes out all elements.
+    /// Removes all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         let live = self.nodes.iter_mut().filter(|node| !node.is_gone);
         let gone = live.map(|node| {
@@ -122,7 +121,7 @@ impl Tree {
         gone.collect()
     }
 
-    /// The transaction counts: what it deleted is gone.
+    /// Commits: removes the deleted elements.
     pub(crate) fn commit(&mut self) {
         self.nodes.retain(|node| !node.is_gone);
         self.start = None;
@@ -133,14 +132,14 @@ impl Tree {
         self.start.is_none() && !self.nodes.iter().any(|node| node.is_gone)
     }
 
-    /// The beginning of the interval that holds a key.
+    /// The start element of the interval that contains a key.
     pub(crate) fn find(&self, key: &[u8]) -> Option<&Element> {
-        // At the same key an interval that begins counts more than one that ends.
+        // At the same key a start takes precedence over an end.
         self.iter().find(|element| element.key.as_slice() <= key).filter(|found| !found.is_end)
     }
 }
 
-/// The end of an interval that is empty, before the smallest key: whoever writes intervals may write it as often as they like.
+/// The end element of an empty interval before the smallest key. It may be written repeatedly.
 fn is_null(element: &Element) -> bool {
     element.is_end && element.key.iter().all(|byte| *byte == 0)
 }
@@ -162,7 +161,7 @@ mod tests {
         }
     }
 
-    /// A tree of intervals, each from its first key to the one after its last.
+    /// A tree with these intervals, each from its first key to the one after its last.
     fn tree(intervals: &[(u8, u8)]) -> Tree {
         let mut tree = Tree::default();
         for (first, after) in intervals {

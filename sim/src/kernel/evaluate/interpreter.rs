@@ -23,7 +23,7 @@ const ADDRESS_TYPES: [u32; 2] = [1, 2];
 /// A change made by a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// An element counts it.
+    /// The counter of an element is incremented.
     Count { set: Handle, key: Vec<u8> },
     /// An element is written, or refreshed.
     Write { set: Handle, element: Element, updates: bool },
@@ -45,13 +45,13 @@ impl Effect {
                 found.elements.expire(now);
                 let is_full = found.size > 0 && found.elements.len() >= found.size as usize;
                 match found.elements.get_mut(&element.key) {
-                    // The data of an element that is known stays as it is.
+                    // The data of an existing element is not changed.
                     Some(known) if updates => {
                         (known.timeout, known.expires) = (element.timeout, element.expires);
                     }
                     Some(_) => {}
                     None if is_full => {}
-                    // Nothing is in its place.
+                    // The element does not exist.
                     None => drop(found.elements.insert(element, false, now)),
                 }
             }
@@ -84,7 +84,7 @@ enum Next {
 impl Interpreter<'_> {
     /// Runs a base chain.
     pub(super) fn run(&mut self, packet: &mut Packet, base: Handle, policy: i32) -> Ruling {
-        // Where to go on after each jump.
+        // The return positions of jumps.
         let mut stack: Vec<(Handle, usize)> = Vec::new();
         let (mut chain, mut at) = (base, 0);
         let table = self.table;
@@ -270,7 +270,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// Bytes of all registers but the verdict.
+/// The bytes of all registers except the verdict.
 const REGISTERS: usize = 64;
 
 type Registers = [u8; REGISTERS];
@@ -279,7 +279,7 @@ fn read(registers: &Registers, from: Register, len: usize) -> &[u8] {
     registers.get(from.offset()..from.offset() + len).unwrap_or_default()
 }
 
-/// Writes a value; the rest of its last four bytes becomes zero.
+/// Writes a value, padded with zeros to a multiple of four bytes.
 fn write(registers: &mut Registers, to: Register, value: &[u8]) {
     let end = (to.offset() + value.len().next_multiple_of(4)).min(REGISTERS);
     registers[to.offset()..end].fill(0);
@@ -300,7 +300,7 @@ fn meta(packet: &Packet, key: u32) -> Vec<u8> {
 }
 
 fn conntrack(packet: &Packet, key: u32, direction: Option<u8>) -> Option<Vec<u8>> {
-    // The packets here are the first of their connections; answers come from where they are sent now.
+    // These packets are the first of their connections, so the source of replies is the current destination.
     let end = if direction == Some(0) { packet.original } else { packet.source };
     Some(match (key, end.ip()) {
         (expr::CT_STATE, _) => STATE_NEW.to_ne_bytes().to_vec(),

@@ -1,6 +1,6 @@
 //! The kernel's hash of bytes: `include/linux/jhash.h`, by Bob Jenkins.
 
-/// The hash of bytes in the order of this machine.
+/// The hash of bytes, read in host byte order.
 pub(super) fn jhash(bytes: &[u8], seed: u32) -> u32 {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let begin = 0xdead_beef_u32.wrapping_add(length).wrapping_add(seed);
@@ -24,7 +24,7 @@ pub(super) const fn scale(hash: u32, modulus: u32) -> u32 {
     ((hash as u64 * modulus as u64) >> 32) as u32
 }
 
-/// Adds up to twelve bytes; what is missing is zero.
+/// Adds up to twelve bytes, padded with zeros.
 fn add(bytes: &[u8], to: [&mut u32; 3]) {
     let mut block = [0; 12];
     block[..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The first packet of a connection on its way.
+//! The first packet of a connection during its traversal of the hooks.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,9 +14,9 @@ pub struct NewConnection {
     pub protocol: u8,
     /// The sender of the first packet.
     pub client: SocketAddr,
-    /// Where it is sent to.
+    /// Its destination.
     pub destination: SocketAddr,
-    /// The interface that it comes in by; none if the node itself begins it.
+    /// The input interface; none if the node itself sends it.
     pub interface: Option<String>,
 }
 
@@ -28,23 +28,23 @@ pub(super) enum Ruling {
     Reject,
 }
 
-/// A packet on its way.
+/// A packet during its traversal of the hooks.
 #[derive(Debug, Clone)]
 pub(super) struct Packet {
     pub(super) protocol: u8,
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
-    /// Where it was sent to.
+    /// The original destination.
     pub(super) original: SocketAddr,
-    /// The interface that it came in by.
+    /// The input interface.
     pub(super) interface: Option<String>,
     /// Bits of the connection's status.
     pub(super) status: u32,
     pub(super) is_masqueraded: bool,
-    /// What rules write on it: its priority and its mark.
+    /// Fields that rules set: its priority and its mark.
     pub(super) priority: u32,
     pub(super) mark: u32,
-    /// Destination and source have been decided on, and are not decided again.
+    /// Whether DNAT and SNAT have been decided, which happens only once.
     pub(super) is_decided: [bool; 2],
 }
 
@@ -64,7 +64,7 @@ impl Packet {
         }
     }
 
-    /// What rules write on it under this key of `meta`.
+    /// The field that rules set by this key of `meta`.
     pub(super) const fn number(&mut self, key: u32) -> &mut u32 {
         if key == expr::META_MARK { &mut self.mark } else { &mut self.priority }
     }
@@ -73,12 +73,12 @@ impl Packet {
         matches!(hook, hook::POSTROUTING | hook::INPUT) as usize
     }
 
-    /// Rules of NAT have had their say at this hook.
+    /// Marks the NAT decision of this hook as made.
     pub(super) const fn is_translated_at(&self, hook: u32) -> bool {
         self.is_decided[Self::decision(hook)]
     }
 
-    /// It has passed a hook.
+    /// Must be called when the packet has passed a hook.
     pub(super) const fn passed(&mut self, hook: u32) {
         if hook != hook::FORWARD {
             self.is_decided[Self::decision(hook)] = true;

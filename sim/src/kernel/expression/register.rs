@@ -1,19 +1,19 @@
-//! Registers: 16 of four bytes, or four of sixteen bytes that are the same memory, and one for the verdict.
+//! Registers: 16 of four bytes, or four of sixteen bytes in the same memory, and one for the verdict.
 
 use crate::kernel::{
     attributes::Attribute,
     errno::{Errno, Result, refuse},
 };
 
-/// A register, by the four bytes at which it begins. The first 16 bytes are the verdict.
+/// A register, by the index of its first four bytes. The first 16 bytes are the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Register(u32);
 
 /// Four-byte parts of a register of sixteen bytes.
 const PARTS: u32 = 4;
-/// All four-byte parts, those of the verdict included.
+/// All four-byte parts, including those of the verdict.
 const COUNT: u32 = 20;
-/// Where the numbering of four-byte registers begins: `NFT_REG32_00`.
+/// The number of the first four-byte register: `NFT_REG32_00`.
 const FIRST_SMALL: u32 = 8;
 
 impl Register {
@@ -33,13 +33,13 @@ impl Register {
         if self.0.is_multiple_of(PARTS) { self.0 / PARTS } else { self.0 - PARTS + FIRST_SMALL }
     }
 
-    /// Where its bytes begin among those of all registers but the verdict.
+    /// The offset of its bytes in those of all registers except the verdict.
     pub(crate) const fn offset(self) -> usize {
         (self.0.saturating_sub(PARTS) * 4) as usize
     }
 }
 
-/// Which registers the expressions of a rule have written so far.
+/// The registers that the expressions of a rule have written so far.
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
     written: u32,

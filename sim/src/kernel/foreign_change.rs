@@ -1,4 +1,4 @@
-//! Changes of a table by others, as administrators and other programs make them with `nft`.
+//! Changes of a table by other programs, such as an administrator's `nft`.
 
 use super::{
     attributes::Writer,
@@ -12,16 +12,16 @@ use super::{
     },
 };
 
-/// A change that somebody else makes to a table of the family `inet`.
+/// A change of a table of the family `inet` by another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meddling {
+pub enum ForeignChange {
     /// `nft flush ruleset`
     FlushRuleset,
     /// `nft delete table inet TABLE`
     DeleteTable,
-    /// `nft flush table inet TABLE`: all rules go, chains and sets stay.
+    /// `nft flush table inet TABLE`: deletes all rules; chains and sets stay.
     FlushTable,
-    /// The table sleeps: none of its rules counts.
+    /// Sets the table's flag `dormant`: none of its rules has effect.
     PutToSleep,
     /// `nft flush chain inet TABLE CHAIN`
     FlushChain(String),
@@ -33,26 +33,26 @@ pub enum Meddling {
     AddChain(String),
     /// `nft flush set inet TABLE SET`
     FlushSet(String),
-    /// An element goes, the one with this number in the order of keys. Nothing happens if there are not so many.
+    /// Deletes the element with this index in the order of keys, if there are that many.
     DeleteElement {
-        /// Of which set.
+        /// The name of the set.
         set: String,
-        /// Which one.
+        /// The index of the element.
         number: usize,
     },
-    /// An element gets another value: all ones, or in maps of verdicts `drop`. Nothing happens if there are not so many.
+    /// Sets the value of an element to all ones, or to `drop` in verdict maps, if there are that many.
     ReplaceValue {
-        /// Of which map.
+        /// The name of the map.
         set: String,
-        /// Which one.
+        /// The index of the element.
         number: usize,
     },
-    /// An element comes whose key is all ones, and its value too; in a map of verdicts it drops.
+    /// Adds an element whose key and value are all ones; its verdict is `drop` in verdict maps.
     AddElement {
-        /// To which set.
+        /// The name of the set.
         set: String,
     },
-    /// Another table comes, or goes: of no concern to anyone.
+    /// Creates or deletes another table, which does not affect the agent.
     OtherTable,
 }
 
@@ -60,11 +60,11 @@ pub enum Meddling {
 type Part = (u8, u16, Vec<u8>);
 
 impl ModelKernel {
-    /// Somebody else changes the table of this name and of the family `inet`.
+    /// Changes the table of this name and the family `inet`, as another program.
     ///
     /// # Errors
     /// The error of the kernel, such as `EPERM` where the table is owned by the agent.
-    pub fn meddle(&self, of: &str, what: &Meddling) -> Result<(), Errno> {
+    pub fn apply_foreign_change(&self, of: &str, what: &ForeignChange) -> Result<(), Errno> {
         let process = Process { name: "nft".to_owned(), pid: 4711 };
         let answers = self.ask_as(&process, &batch(&self.parts(of, what)));
         let errors = answers.iter().flat_map(|answer| message::messages(answer));
@@ -79,7 +79,7 @@ impl ModelKernel {
         }
     }
 
-    fn parts(&self, of: &str, what: &Meddling) -> Vec<Part> {
+    fn parts(&self, of: &str, what: &ForeignChange) -> Vec<Part> {
         let part = |kind, flags, fill: &dyn Fn(&mut Writer)| {
             let mut writer = Writer::default();
             fill(&mut writer);
@@ -92,17 +92,17 @@ impl ModelKernel {
             })
         };
         match what {
-            Meddling::FlushRuleset => vec![part(msg::DELTABLE, 0, &|_| ())],
-            Meddling::DeleteTable => vec![part(msg::DELTABLE, 0, &|out| out.text(table::NAME, of))],
-            Meddling::FlushTable => vec![part(msg::DELRULE, 0, &|out| out.text(rule::TABLE, of))],
-            Meddling::PutToSleep => vec![part(msg::NEWTABLE, NLM_F_CREATE, &|out| {
+            ForeignChange::FlushRuleset => vec![part(msg::DELTABLE, 0, &|_| ())],
+            ForeignChange::DeleteTable => vec![part(msg::DELTABLE, 0, &|out| out.text(table::NAME, of))],
+            ForeignChange::FlushTable => vec![part(msg::DELRULE, 0, &|out| out.text(rule::TABLE, of))],
+            ForeignChange::PutToSleep => vec![part(msg::NEWTABLE, NLM_F_CREATE, &|out| {
                 out.text(table::NAME, of);
                 out.u32(table::FLAGS, table::F_DORMANT);
             })],
-            Meddling::FlushChain(name) => vec![of_chain(msg::DELRULE, 0, name)],
-            Meddling::DeleteChain(name) => vec![of_chain(msg::DELCHAIN, 0, name)],
-            Meddling::AddChain(name) => vec![of_chain(msg::NEWCHAIN, NLM_F_CREATE, name)],
-            Meddling::DropAtFirst(name) => vec![part(msg::NEWRULE, NLM_F_CREATE, &|out| {
+            ForeignChange::FlushChain(name) => vec![of_chain(msg::DELRULE, 0, name)],
+            ForeignChange::DeleteChain(name) => vec![of_chain(msg::DELCHAIN, 0, name)],
+            ForeignChange::AddChain(name) => vec![of_chain(msg::NEWCHAIN, NLM_F_CREATE, name)],
+            ForeignChange::DropAtFirst(name) => vec![part(msg::NEWRULE, NLM_F_CREATE, &|out| {
                 out.text(rule::TABLE, of);
                 out.text(rule::CHAIN, name);
                 out.nested(rule::EXPRESSIONS, |list| {
@@ -115,23 +115,23 @@ impl ModelKernel {
                     });
                 });
             })],
-            Meddling::FlushSet(name) => vec![part(msg::DELSETELEM, 0, &|out| {
+            ForeignChange::FlushSet(name) => vec![part(msg::DELSETELEM, 0, &|out| {
                 out.text(elem::LIST_TABLE, of);
                 out.text(elem::LIST_SET, name);
             })],
-            Meddling::DeleteElement { set, number } => self
+            ForeignChange::DeleteElement { set, number } => self
                 .nth(of, set, *number)
                 .map(|key| element(of, set, &key, Change::Delete))
                 .into_iter()
                 .collect(),
-            Meddling::ReplaceValue { set, number } => match self.nth(of, set, *number) {
+            ForeignChange::ReplaceValue { set, number } => match self.nth(of, set, *number) {
                 Some(key) => {
                     let other = self.addition(of, set);
                     vec![element(of, set, &key, Change::Delete), element(of, set, &key, other)]
                 }
                 None => Vec::new(),
             },
-            Meddling::AddElement { set } => {
+            ForeignChange::AddElement { set } => {
                 let change = self.addition(of, set);
                 let state = self.0.lock();
                 let found = state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set));
@@ -139,7 +139,7 @@ impl ModelKernel {
                 let key = (vec![u8::MAX; found.declaration.key_len as usize], None);
                 vec![element(of, set, &key, change)]
             }
-            Meddling::OtherTable => {
+            ForeignChange::OtherTable => {
                 let name = |out: &mut Writer| out.text(table::NAME, "other");
                 let state = self.0.lock();
                 match state.ruleset.table(NFPROTO_INET, "other") {
@@ -150,7 +150,7 @@ impl ModelKernel {
         }
     }
 
-    /// How an element with a value that the agent never writes is added to a set.
+    /// The message that adds an element with a value that the agent never writes.
     fn addition(&self, of: &str, set: &str) -> Change {
         let state = self.0.lock();
         match state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set)) {
@@ -170,7 +170,7 @@ impl ModelKernel {
     }
 }
 
-/// The key of an element, and its last one where it is a range of a concatenation.
+/// The key of an element, and its last key if it is a range of a concatenation.
 type Key = (Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +179,7 @@ enum Change {
     Add,
     /// Adds a verdict.
     Drop,
-    /// Adds a value of so many bytes.
+    /// Adds a value of this number of bytes.
     Ones(u32),
 }
 
