@@ -149,7 +149,7 @@ impl NodeSettings {
     }
 
     /// The name that an agent would have here without flags.
-    fn name_for_this_machine(&self) -> anyhow::Result<String> {
+    fn name_of_this_machine(&self) -> anyhow::Result<String> {
         let environment =
             ConfigFlags::of_environment([], is_node_setting).map_err(|error| usage_of_flag(&error))?;
         let config = Config::read(self.file(), &environment).map_err(usage)?;
