@@ -40,7 +40,7 @@ struct Options {
     /// Only this section; `million` is measured only if it is named.
     #[arg(long, value_name = "SECTION", value_parser = SECTIONS)]
     only: Option<String>,
-    /// Where results.json and the plots go.
+    /// The folder for results.json and the plots.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What a manager runs: controllers, and other work that is supervised and leased like them.
+//! Runnables of a manager: controllers, and other work that is supervised and leased like them.
 
 mod placement;
 mod setup;
@@ -56,7 +56,7 @@ pub trait Runnable: Send + Sync + 'static {
     /// Its name in logs and metrics, which no other has in the same manager.
     fn name(&self) -> &str;
 
-    /// Where it runs. The default is a singleton.
+    /// Its placement. The default is a singleton.
     fn placement(&self) -> Placement {
         Placement::default()
     }

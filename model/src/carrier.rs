@@ -33,7 +33,7 @@ impl Carrier {
     }
 }
 
-/// Which renderer carries the connections of one service on this node.
+/// The renderer that carries the connections of one service on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Assignment {
     /// For its addresses.

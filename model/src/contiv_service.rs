@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Addresses, Assignment, Backend, Carrier, Frontend, Protocol, ServiceId};
 
-/// Which backends a kind of traffic may reach.
+/// The backends that a kind of traffic may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum TrafficPolicy {
     /// All of the cluster.
@@ -52,7 +52,7 @@ pub struct ContivService {
     pub balance: Balance,
     /// Established TCP connections to a removed backend are reset, so that they do not hang.
     pub reset_connections: bool,
-    /// Which renderer carries its connections on this node.
+    /// The renderer that carries its connections on this node.
     pub assignment: Assignment,
     /// Cluster IPs, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
     pub cluster_ips: Addresses,

@@ -26,7 +26,7 @@ pub struct NodeFacts {
     /// Interfaces where services answer packets that come in; loopback is among them. None: at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_interfaces: Option<BTreeSet<InterfacePattern>>,
-    /// Which clients are masqueraded on the way to a cluster IP.
+    /// The clients whose connections to a cluster IP are masqueraded.
     pub cluster_ip_masquerade: ClusterIpMasquerade,
     /// Ranges that cluster IPs are allocated from. Traffic to an address in them that no service has is dropped. Empty if
     /// unknown.
@@ -37,7 +37,7 @@ pub struct NodeFacts {
     pub non_masquerade_cidrs: Option<BTreeSet<IpNetwork>>,
 }
 
-/// Which clients are masqueraded on the way to a cluster IP. Source: kube-proxy's `masqueradeAll` and `detectLocalMode`.
+/// The clients whose connections to a cluster IP are masqueraded. Source: kube-proxy's `masqueradeAll` and `detectLocalMode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterIpMasquerade {

@@ -30,7 +30,7 @@ pub const PREFER_LOCAL: Switch = Switch { name: "contiv.io/prefer-local", defaul
 pub const RESET_CONNECTIONS: Switch =
     Switch { name: "contiv.io/reset-connections", default: "false", other: "true" };
 
-/// Which renderer carries the addresses of the service. Without the annotation the node's configuration decides.
+/// The renderer that carries the addresses of the service. Without the annotation the node's configuration decides.
 pub const RENDERER: Switch = Switch { name: "contiv.io/renderer", default: "nftables", other: "route" };
 
 /// All annotations of services.

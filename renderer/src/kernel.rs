@@ -44,7 +44,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// Has a task done beside the renderer.
     ///
     /// # Errors
-    /// Where there is no room for a thread.
+    /// When no thread can be started.
     fn spawn(&self, name: &str, task: Box<dyn BackgroundTask>) -> io::Result<()>;
 
     /// The time.

@@ -297,7 +297,7 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        // What others did, and is undone now, may have been why a service was refused.
+        // A foreign change, which is reverted now, may have been the reason why a service was refused.
         if self.refused.values().any(|refusal| refusal.is_named) {
             return self.resync(snapshot);
         }

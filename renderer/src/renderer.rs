@@ -74,7 +74,7 @@ pub struct Report {
 /// An object that could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rejected {
-    /// Which service.
+    /// The service.
     pub service: ServiceId,
     /// Why.
     pub reason: String,

@@ -82,7 +82,7 @@ fn hook(chain: &ListedChain) -> &str {
     if chain.hook.is_empty() { "no hook" } else { &chain.hook }
 }
 
-/// Which of the two readers lists something, if only one of them does.
+/// The reader that lists an object that the other one does not list.
 fn only<T>(ours: Option<T>, theirs: Option<T>) -> Option<String> {
     let who = match (ours, theirs) {
         (Some(_), None) => NOT_BY_NFT,

@@ -119,7 +119,7 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
         Fault::RefuseSending(Errno::ENOBUFS),
     ] {
         kernel.inject(fault);
-        // Where the kernel names the element that it refuses, the rest is tried again at once.
+        // If the kernel names the refused element, all others are tried again at once.
         let active = if renderer.update(&changes).is_ok() { &many } else { &few };
         assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for ever");
         assert_right(&kernel, active);
@@ -147,7 +147,7 @@ fn foreign_changes_are_reported_and_healed() {
     let snapshot = snapshot(6, 2);
     let mut watch = renderer.watch().unwrap().unwrap();
     renderer.resync(&snapshot).unwrap();
-    assert_eq!(next(&mut watch), Poll::Pending, "nobody hears himself");
+    assert_eq!(next(&mut watch), Poll::Pending, "own changes are not reported");
     let named = str::to_owned;
     for what in [
         ForeignChange::DeleteElement { set: named("services4"), number: 1 },
@@ -174,7 +174,7 @@ fn foreign_changes_are_reported_and_healed() {
         assert_eq!(next(&mut watch), Poll::Pending);
     }
     kernel.apply_foreign_change(TABLE, &ForeignChange::OtherTable).unwrap();
-    assert_eq!(next(&mut watch), Poll::Pending, "that is none of ours");
+    assert_eq!(next(&mut watch), Poll::Pending, "it is another table");
     kernel.overflow_notifications();
     assert!(next(&mut watch).is_ready());
     drop(renderer);

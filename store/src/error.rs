@@ -46,7 +46,7 @@ pub enum StoreError {
     Unavailable {
         /// The contacted endpoint.
         endpoint: String,
-        /// What went wrong.
+        /// The problem.
         reason: String,
     },
     /// The watch was silent for long, and the store answers other requests but not whether the watch is alive. Open it again:

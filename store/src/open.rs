@@ -24,7 +24,7 @@ pub async fn open(url: &StoreUrl, access: EtcdAccess) -> Result<Arc<dyn Store>, 
     open_scope(url, access, &Scope::cluster(), None).await
 }
 
-/// What an agent reads of its store.
+/// The part of its store that an agent reads.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeScope<'a> {
     /// The name of its node.

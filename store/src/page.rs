@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use crate::Entry;
 
-/// Where the pages of a list go.
+/// The receiver of the pages of a list.
 #[derive(Debug)]
 pub struct PageSender(pub(crate) mpsc::Sender<Page>);
 

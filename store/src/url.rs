@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::{kube::KubeAddress, manifest::Links};
 
-/// Which store to use, and where it is. Reads and prints as a URL.
+/// The kind and the address of a store. Parsed from and printed as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `dir:PATH[?links=anywhere]`: a folder of manifests.
     Dir {
         /// The folder.
         path: PathBuf,
-        /// Where symbolic links in it may lead.
+        /// The allowed targets of symbolic links in it.
         links: Links,
     },
     /// `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS.

@@ -10,7 +10,7 @@ use crate::{
     logging::{self, LogLevel},
 };
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Flags win over the environment, the environment over the file, the file over the defaults."

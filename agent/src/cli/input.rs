@@ -15,7 +15,7 @@ use contiv_store::{
 /// How many warnings are printed, so that they do not hide errors.
 const PRINTED_WARNINGS: usize = 20;
 
-/// Which manifests to read.
+/// The manifests to read.
 #[derive(Debug, Args)]
 pub(super) struct Manifests {
     /// A file, a folder with all below it, or - for standard input; several are read in this order

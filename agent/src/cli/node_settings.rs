@@ -47,7 +47,7 @@ const PROCESS_KEYS: [&str; 22] = [
     "otlp-endpoint",
 ];
 
-/// Where the settings come from.
+/// The sources of the settings.
 #[derive(Debug, Args)]
 pub(super) struct NodeSettings {
     /// Without an agent: the configuration it would have [default: /etc/contiv/agent.toml, if it exists]

@@ -6,7 +6,7 @@ use contiv_proto::{Key, Kind};
 
 use super::{UsageError, complete, name::Name, selector::Selector, suggest::suggest};
 
-/// Which stored objects.
+/// Selects stored objects.
 #[derive(Debug, Args)]
 pub(super) struct Resources {
     /// What kind of object (svc, endpoints, eps, po, no, …; several with commas between them), and the names of those that

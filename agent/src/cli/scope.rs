@@ -16,7 +16,7 @@ use super::{
     views::StoredServiceView,
 };
 
-/// Which services.
+/// Selects services.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Scope {
     /// Only these, as NAME or NAMESPACE/NAME

@@ -16,7 +16,7 @@ const SINGLE_READS: usize = 32;
 /// How many reads run concurrently.
 const READS_AT_A_TIME: usize = 8;
 
-/// Which store to use.
+/// Selects the store.
 #[derive(Debug, Args)]
 pub(super) struct StoreArgument {
     /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG] to read only [default:

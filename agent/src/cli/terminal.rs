@@ -1,8 +1,8 @@
-//! Where commands print to.
+//! The output of commands.
 
 use std::io::{self, Write};
 
-/// Where commands print to: results to `out`, everything else to `err`.
+/// The output of commands: results go to `out`, everything else to `err`.
 pub(super) struct Terminal {
     pub(super) out: io::StdoutLock<'static>,
     pub(super) err: Box<dyn Write>,

@@ -15,13 +15,13 @@ pub use check::{HealthCheck, HealthUpdate, LocalEndpoints};
 pub use proxy::{ProxyHealth, UNAPPLIED_LIMIT};
 pub use server::{HealthCheckServer, HealthCheckView, ListenerView};
 
-/// Where to ask for the health checks that there are.
+/// Requests to the server for the current health checks.
 pub type HealthCheckQuestions = mpsc::Sender<oneshot::Sender<Vec<HealthCheckView>>>;
 
 /// How many requests may be queued.
 const QUESTIONS: usize = 16;
 
-/// Where the node publishes health.
+/// The channel by which the node core publishes its health.
 #[derive(Debug)]
 pub struct HealthOutputs {
     /// How the agent is.

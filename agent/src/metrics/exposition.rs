@@ -81,7 +81,7 @@ mod tests {
             ("application/openmetrics-text;version=0.0.1", Prometheus),
             ("application/openmetrics-text;q=0", Prometheus),
             ("application/openmetrics-text;q=0.5,text/plain;version=0.0.4;q=0.8", Prometheus),
-            // What Prometheus 3 sends.
+            // The Accept header of Prometheus 3.
             (
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
                  application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\

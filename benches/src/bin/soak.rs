@@ -19,7 +19,7 @@ struct Options {
     /// Services, with four backends each.
     #[arg(long, default_value_t = 10_000)]
     services: usize,
-    /// Where soak.json and soak.svg go.
+    /// The folder for soak.json and soak.svg.
     #[arg(long, default_value = "target/soak")]
     out: PathBuf,
 }

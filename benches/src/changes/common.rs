@@ -1,4 +1,4 @@
-//! What the measurements of single changes have in common.
+//! Common parts of the measurements of single changes.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -43,7 +43,7 @@ pub struct ConnectorConfig {
     /// Whether to write nothing as long as the store has no such namespace.
     #[serde(default)]
     pub wait_for_namespace: bool,
-    /// Where cluster addresses come from, at most one range per family.
+    /// The ranges of cluster addresses, at most one per family.
     #[serde(default)]
     pub cluster_ip_ranges: Vec<IpNetwork>,
     /// The servers that host names are looked up with; without any, those of `/etc/resolv.conf`.
@@ -52,7 +52,7 @@ pub struct ConnectorConfig {
     /// How often everything is compared again, without a change.
     #[serde(default = "default_sync_period", deserialize_with = "period")]
     pub sync_period: Duration,
-    /// Where services come from. Of two that have a name, the first has it.
+    /// The sources of services. If two have a service of the same name, the first one gets the name.
     pub registries: Vec<RegistryConfig>,
 }
 
@@ -100,7 +100,7 @@ pub struct RegistryConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConsulConfig {
-    /// Where it answers.
+    /// Its URL.
     pub url: String,
     /// File with a token.
     pub token_file: Option<PathBuf>,

@@ -38,7 +38,7 @@ pub use registry_state::{Problem, RegistryState};
 /// The size limit of an object. etcd accepts requests of 1.5 MiB; the rest is for the key and the conditions.
 const MAX_OBJECT_BYTES: usize = 1_400_000;
 
-/// Where services are stored, and their cluster addresses.
+/// The namespace of the stored services, and the ranges of their cluster addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Their namespace.

@@ -27,7 +27,7 @@ use crate::{
 pub struct RegistryError {
     /// The queried file, URL or name.
     pub place: String,
-    /// What went wrong, and what to do about it.
+    /// The problem, and its remedy.
     pub reason: String,
 }
 
@@ -167,7 +167,7 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
     Err(format!("{address} is {special}; other hosts cannot send to it"))
 }
 
-/// Where an instance is.
+/// The address or host name of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// At an address, as by [`address`].

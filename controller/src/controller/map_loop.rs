@@ -15,7 +15,7 @@ use crate::{
     resource::Key,
 };
 
-/// Where keys to reconcile are sent.
+/// Adds keys to the work queue of the reconciler.
 #[derive(Clone)]
 pub(super) struct Requests {
     pub(super) queue: WorkQueue<Key>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a controller runs.
+/// The processes that run a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
     /// In one process at a time: the one that holds the lease.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::ServiceOptions;
 use crate::{Addresses, Protocol, ServiceId, TrafficPolicy};
 
-/// Where a service can be reached.
+/// The addresses of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum ServiceType {
     /// On its cluster addresses.
@@ -30,7 +30,7 @@ pub enum ServiceType {
 pub struct Service {
     /// Namespace and name.
     pub id: ServiceId,
-    /// Where it can be reached.
+    /// Its addresses.
     pub service_type: ServiceType,
     /// `cluster_ip` is "None": clients find the backends by DNS, without a proxy.
     pub headless: bool,

@@ -25,7 +25,7 @@ pub struct ProcessorConfig {
     /// Interfaces by which this node reaches the network outside. Empty: those with an address this node is known by, and all
     /// physical ones.
     pub external_interfaces: BTreeSet<InterfacePattern>,
-    /// Where services answer packets that come in. Empty: at every interface.
+    /// The interfaces at which services answer received packets; empty for all.
     pub service_interfaces: BTreeSet<ServiceInterfaces>,
     /// Ranges that identify the pods of this node. Empty: taken from the store. Without a Node object of this node they also
     /// locate endpoints without a node name.

@@ -73,7 +73,7 @@ impl Interfaces {
         interfaces
     }
 
-    /// Where services answer, by the configuration; none for everywhere.
+    /// The configured interfaces at which services answer; none for all.
     pub(super) fn serving(&self, config: &ProcessorConfig) -> Option<BTreeSet<InterfacePattern>> {
         let mut patterns = BTreeSet::new();
         let names = |names: &BTreeSet<InterfaceName>| -> Vec<InterfacePattern> {

@@ -9,7 +9,7 @@ use crate::{
     Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, Snapshot, TrafficPolicy,
 };
 
-/// Where a flow goes.
+/// The destination of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
     /// The traffic policy that applies.

@@ -1,4 +1,4 @@
-//! Which services are assigned to the renderer `route`.
+//! Tests of the assignment of services to the renderer `route`.
 
 use contiv_model::{
     Carrier, DirectRoutingBlocker, NodeName, Processor, ProcessorConfig,

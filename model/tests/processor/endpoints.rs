@@ -1,4 +1,4 @@
-//! Which endpoints become backends. Source: kube-proxy's `endpointslicecache.go`, KEP-1669.
+//! Tests of the endpoints that become backends. Source: kube-proxy's `endpointslicecache.go`, KEP-1669.
 
 use contiv_model::{
     Event, ObjectKey, ServiceId,

@@ -1,4 +1,4 @@
-//! Which services are rendered, and with which properties.
+//! Tests of the services that are rendered, and their properties.
 
 use contiv_model::{
     Balance, ContivService, Frontend, NodeName, Processor, ProcessorConfig, Protocol, TrafficPolicy,

@@ -80,7 +80,7 @@ impl IntoDeserializer<'_, Error> for Lenient {
     }
 }
 
-/// Where a field is present in both spellings, the proto name is dropped (jsonpb `consumeField`).
+/// If a field is present in both spellings, the proto name is dropped (jsonpb `consumeField`).
 ///
 /// `fields` lists the proto name directly before the lowerCamelCase one where the two differ.
 fn drop_overridden(message: &mut Map<String, Value>, fields: &[&str]) {

@@ -1,4 +1,4 @@
-//! Which renderer carried a service when the table was written: the table names the frontends that routes carry.
+//! Reads which services were carried by routes when the table was written: the table has their frontends.
 //! Pure.
 
 use std::sync::Arc;

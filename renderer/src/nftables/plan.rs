@@ -79,7 +79,7 @@ pub(crate) enum Outside {
     Drop,
 }
 
-/// Which connections are masqueraded, beyond the rule for cluster IPs.
+/// The connections that are masqueraded, beyond the rule for cluster IPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Masquerade {
     /// The rule for cluster IPs decides.

@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Definition {
     pub(super) key: Key,
     pub(super) value: Bytes,
-    /// Where it was read, for people.
+    /// The place of the document, for messages.
     pub(super) source: String,
     /// It was not read: an earlier run saved it, and a file that cannot be read now may still contain it.
     pub(super) is_recalled: bool,

@@ -8,7 +8,7 @@ pub type LoadSaved = Box<dyn FnOnce() -> Vec<Entry> + Send>;
 /// Options of reading a folder.
 #[derive(Default)]
 pub struct DirOptions {
-    /// Which symbolic links are followed.
+    /// The symbolic links that are followed.
     pub links: Links,
     /// Called once, if some manifests cannot be read when the folder is opened.
     pub recall: Option<LoadSaved>,

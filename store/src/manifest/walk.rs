@@ -19,7 +19,7 @@ const FILES_LIMIT: usize = 100_000;
 /// The maximum depth of folders: far more than manifests need, and small enough for the stack.
 const DEPTH_LIMIT: usize = 64;
 
-/// Where symbolic links in a folder of manifests may lead.
+/// The allowed targets of symbolic links in a folder of manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
     /// Within the folder, hidden or not, like the links of a mounted `ConfigMap`.
@@ -38,7 +38,7 @@ impl Links {
         self.resolve(root, path).map(drop)
     }
 
-    /// Where `path` leads now.
+    /// The current target of `path`.
     fn resolve(self, root: &Path, path: &Path) -> io::Result<Target> {
         if self == Self::Anywhere {
             return Ok(Target::Anywhere(path.to_owned()));
@@ -55,7 +55,7 @@ impl Links {
     }
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug)]
 enum Target {
     Anywhere(PathBuf),

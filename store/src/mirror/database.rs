@@ -37,7 +37,7 @@ pub enum MirrorError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The problem.
         reason: String,
     },
     /// The content can no longer be read or written.
@@ -45,7 +45,7 @@ pub enum MirrorError {
     Database {
         /// Such as "write".
         action: &'static str,
-        /// What went wrong.
+        /// The problem.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What one start of an agent costs the API server, beside one of kube-proxy with the same objects.
+//! The cost of an agent's start for the API server, compared with kube-proxy's with the same objects.
 
 use std::{
     io::{Read, Write},

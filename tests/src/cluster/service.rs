@@ -6,7 +6,7 @@ use crate::lab::{Family, Host, Lab, ranges};
 
 /// The port of every service, for TCP, UDP and SCTP.
 pub const PORT: u16 = 80;
-/// Where the backends listen.
+/// The port of the backends.
 pub const TARGET_PORT: u16 = 8080;
 
 /// A service. All its addresses are derived from its number.

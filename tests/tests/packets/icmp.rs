@@ -27,7 +27,7 @@ struct IcmpTypes {
     reply: u8,
     /// Type and code.
     port_unreachable: [u8; 2],
-    /// Where the destination is within an IP header, and how long it is.
+    /// The offset and the length of the destination in an IP header.
     destination: (usize, usize),
 }
 

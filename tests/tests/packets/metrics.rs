@@ -1,4 +1,4 @@
-//! What a scraper of kube-proxy finds at a running agent, before and after a service changes.
+//! The metrics for scrapers of kube-proxy at a running agent, before and after a service changes.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Where the workspace is, and what Cargo says of it.
+//! The root of the workspace, and Cargo's metadata of it.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{

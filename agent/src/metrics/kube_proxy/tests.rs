@@ -7,7 +7,7 @@ use crate::{
 
 use super::*;
 
-/// What Kubernetes documents of kube-proxy's metrics: name, type, labels, and whether it is here. Source: the reference
+/// kube-proxy's metrics in the Kubernetes documentation: name, type, labels, and whether contiv has it. Source: the reference
 /// "Kubernetes Metrics Reference" of 1.34, which 1.36 has unchanged for these.
 const DOCUMENTED: [(&str, &str, &str, bool); 23] = [
     ("conntrack_reconciler_deleted_entries_total", "counter", "ip_family", true),

@@ -1,4 +1,4 @@
-//! Where both runtimes get their objects from: memory.
+//! The source of objects for both runtimes, in memory.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;

@@ -38,7 +38,7 @@ const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 /// How soon a name without records is queried again.
 const EMPTY: Duration = Duration::from_secs(30);
 
-/// Which records are services.
+/// The SRV records by the name of their service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DnsOptions {
     /// The names of services, and those of their SRV records.

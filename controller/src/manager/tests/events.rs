@@ -1,4 +1,4 @@
-//! Which events lead to a run.
+//! Tests of events that lead to a reconcile.
 
 use tokio::sync::mpsc;
 

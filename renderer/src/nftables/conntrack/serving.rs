@@ -1,4 +1,4 @@
-//! Which backends serve a frontend: those of a service, and those that are programmed.
+//! The backends that serve a frontend: those of a service, and the programmed ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -32,13 +32,13 @@ struct StaleFlowCriteria {
 }
 
 impl StaleFlowCriteria {
-    /// Which flows of its frontend must be examined.
+    /// The flows of its frontend that must be examined.
     const fn scope(&self, protocol: Protocol) -> Scope {
         if matches!(protocol, Protocol::Udp) || self.reset { Scope::All } else { Scope::Unanswered }
     }
 }
 
-/// Which flows of a family and protocol must be examined.
+/// The flows of a family and protocol that must be examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     /// Only unanswered ones.
@@ -119,7 +119,7 @@ impl StaleFlowFilter {
         }
     }
 
-    /// Which flows can be stale, by family and protocol.
+    /// The flows that can be stale, by family and protocol.
     pub(super) fn scopes(&self) -> BTreeMap<(Family, Protocol), Scope> {
         let mut scopes = BTreeMap::new();
         for (frontend, suspicion) in &self.frontends {

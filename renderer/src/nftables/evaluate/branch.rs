@@ -1,10 +1,10 @@
-//! What may become of a connection: it has a branch for each backend that a rule may draw.
+//! The possible outcomes of a connection: a branch for each backend that a rule may choose.
 
 use std::net::SocketAddr;
 
 use crate::nftables::layout::{Field, Flag, Set, SetKind};
 
-/// What may become of a connection.
+/// A possible outcome of a connection.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "they change independently")]
 pub(super) struct Branch {
@@ -18,7 +18,7 @@ pub(super) struct Branch {
     pub(super) drawn_by: Option<Field>,
     /// For how many seconds its backend is remembered.
     pub(super) timeout: Option<u32>,
-    /// Where the packet goes now.
+    /// The current destination of the packet.
     pub(super) to: SocketAddr,
     pub(super) is_translated: bool,
     pub(super) is_masqueraded: bool,

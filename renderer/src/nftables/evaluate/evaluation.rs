@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Client;
 
-/// What happens to a new connection, according to the elements of a table.
+/// The outcome of a new connection, according to the elements of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
     /// The class of its client.

@@ -33,7 +33,7 @@ enum Ruling {
     Reject,
 }
 
-/// What comes after a statement.
+/// The continuation after a statement.
 enum Next {
     Statement,
     Rule,
@@ -80,7 +80,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         let first = if begins_here { OUTPUT } else { PREROUTING };
         let to = SocketAddr::new(self.flow.to(), self.flow.port());
         for branch in self.pass(vec![Branch::to(to)], first, &mut outcomes)? {
-            // Where it goes on depends on where the first hook has sent it.
+            // The next hooks depend on the destination after the first hook.
             let hooks: &[u32] = match (begins_here, self.lookup.is_own(branch.to.ip())) {
                 (false, true) => &[INPUT],
                 (false, false) => &[FORWARD, POSTROUTING],
@@ -152,7 +152,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         mut branch: Branch,
         ends: &mut Vec<(Branch, Ruling)>,
     ) -> Result<(), T::Error> {
-        // Where to go on after each jump.
+        // The return positions of jumps.
         let mut stack: Vec<(Rules, usize)> = Vec::new();
         let mut at = 0;
         loop {

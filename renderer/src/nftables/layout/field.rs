@@ -1,4 +1,4 @@
-//! What rules read of a packet and its connection.
+//! The fields of a packet and its connection that rules read.
 
 use std::fmt;
 

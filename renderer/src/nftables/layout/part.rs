@@ -1,4 +1,4 @@
-//! What the keys and the data of sets are made of, and the user data of sets, which lets `nft list` print them as declared.
+//! The parts of keys and data of sets, and the user data of sets, by which `nft list` prints them as declared.
 //!
 //! The kernel only stores these bytes. Source: nftables' `udata` writers (`src/mnl.c`, `src/expression.c`, `src/payload.c`,
 //! `src/meta.c`, `src/numgen.c`) and libnftnl's `include/libnftnl/udata.h`. Items are type, length and value; numbers are in

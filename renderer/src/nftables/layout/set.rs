@@ -179,7 +179,7 @@ impl SetKind {
         }
     }
 
-    /// What its elements mean.
+    /// The meaning of its elements.
     pub(super) const fn comment(self) -> &'static str {
         match self {
             Self::Services => {

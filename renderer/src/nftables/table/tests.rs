@@ -34,7 +34,7 @@ impl Kernel {
     fn commit_at_once(&mut self, transaction: &Transaction) {
         self.chains.extend(&transaction.chains);
         self.elements.retain(|(set, _), _| !transaction.flush.contains(set));
-        // What leads to a chain comes with it.
+        // The elements that lead to a chain are added with it.
         let verdicts = transaction.chains.iter().filter_map(|chain| elements::of_chain(*chain));
         self.elements.extend(verdicts.map(|verdict| ((verdict.set, verdict.key), verdict.value)));
         let (remove, add) = transaction.elements();

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use super::selector::{LabelSelector, Selector};
 
-/// Which versions will do for a list.
+/// The versions that a list may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum VersionMatch {
     #[default]

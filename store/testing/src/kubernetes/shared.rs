@@ -53,7 +53,7 @@ impl Exchange {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) cluster: watch::Sender<Cluster>,
-    /// What lists from the cache are answered with; none while the cache keeps up.
+    /// The outdated content of the watch cache; none while the cache is current.
     pub(super) cache: Mutex<Option<Cluster>>,
     /// How many connections were accepted.
     pub(super) connections: AtomicUsize,

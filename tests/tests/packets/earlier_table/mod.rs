@@ -7,7 +7,7 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, isolated, load_ruleset},
 };
 
-/// What `contiv render -o nft` printed for the services of this test when each frontend was an element with a verdict.
+/// The output of `contiv render -o nft` for the services of this test when each frontend was an element with a verdict.
 const VERDICT_MAPS: &str = include_str!("verdict-maps.nft");
 
 /// A service whose clients are remembered. With IPv6 too nft 1.0.6 could not load the table.

@@ -6,7 +6,7 @@ use contiv_tests::{agent::Agent, cluster::Etcd, lab::Probes};
 
 use super::{changes::Changes, tally::Tally};
 
-/// What a run with faults leaves for the final checks, and its counts.
+/// The state after a run with faults, for the final checks, and its counts.
 pub(super) struct RunResult<'lab> {
     pub(super) etcd: Etcd<'lab>,
     pub(super) agent: Agent<'lab>,

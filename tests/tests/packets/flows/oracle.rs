@@ -20,7 +20,7 @@ pub(crate) enum ExpectedOutcome {
     Dropped,
 }
 
-/// Which backends may serve, and whether the client is masqueraded.
+/// The backends that may serve, and whether the client is masqueraded.
 #[derive(Debug, Clone, Copy)]
 enum Cell {
     All,

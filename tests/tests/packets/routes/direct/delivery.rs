@@ -1,4 +1,4 @@
-//! Which backends receive which connections, and which addresses they see.
+//! Tests of the connections that backends receive, and the client addresses that they see.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests, ServiceManifest, TARGET_PORT},
