@@ -42,18 +42,18 @@ const WRITTEN: &str =
     "<!-- Written by scripts/reference from the code; a test fails when it is out of date. -->\n";
 
 const PROGRAMMING: &str = "
-`contiv_network_programming_duration_seconds` begins when the agent has read the message of the store, before it waits for anything
-of the agent; of changes that one call applies together, the first one counts. With a folder of manifests it begins when the
-files have been read. `contiv_network_programming_since_trigger_seconds` is what kube-proxy measures: it begins when the pod or
-service changed that made an endpoint slice change. Kubernetes says so by the annotation
-`endpoints.kubernetes.io/last-change-trigger-time`, which the reflector hands on; slices without it are not counted, nor those of
-before the agent began. The clocks of two machines are in it.
+`contiv_network_programming_duration_seconds` begins with the receipt of the store's message, before any waiting in the agent; if
+one call applies several changes, the oldest one counts. With a folder of manifests it begins when the files have been read.
+`contiv_network_programming_since_trigger_seconds` is the metric of kube-proxy: it begins with the change of a pod or service that
+changed an endpoint slice, which Kubernetes records in the annotation `endpoints.kubernetes.io/last-change-trigger-time`, and the
+reflector copies. Slices without it do not count, nor changes before the start of the agent. It depends on the clocks of two
+machines.
 ";
 
 const SCRAPES: &str = "
 ## Scrapes from other machines
 
-The debug HTTP is for this machine. `metrics-listen` serves `/metrics` on an address of its own, and nothing else:
+The debug HTTP is only for this machine. `metrics-listen` serves `/metrics`, and nothing else, at a separate address:
 
 ```toml
 metrics-listen = \"0.0.0.0:10249\"
@@ -62,41 +62,41 @@ metrics-key-file = \"/etc/contiv/metrics/tls.key\"
 metrics-token-review = true
 ```
 
-- Both files make it TLS. They are looked at with each connection and read again when they have changed, so a renewed certificate
-  needs no restart; while they do not fit, the ones before stay in use, and the log says so.
-- `metrics-token-file` names a file with bearer tokens, one a line: a scrape needs one of them. It is read each time.
-- `metrics-token-review` asks the API server of a `kube:` store, as kube-rbac-proxy does: a TokenReview for whose the token is, a
-  SubjectAccessReview for whether they may `get` the path `/metrics`. An answer counts for 10 s. The chart gives the agent the
-  right to ask; Prometheus needs a ClusterRole with `nonResourceURLs: [/metrics]` and `verbs: [get]`.
-- 401 means that no known token came, 403 that its owner may not (the answer names them), 503 that the API server or the file
-  could not be asked. With both kinds of tokens one is enough.
-- While another program has the address, as kube-proxy has 10249, it is tried until it is free.
+- With both files it uses TLS. They are checked at each connection and read again if they have changed, so a renewed certificate
+  needs no restart; while they are invalid, the previous ones stay in use, and the log says so.
+- `metrics-token-file` has bearer tokens, one a line: a scrape needs one of them. It is read at each scrape.
+- `metrics-token-review` asks the API server of a `kube:` store, as kube-rbac-proxy does: by a TokenReview for the user of the
+  token, and by a SubjectAccessReview whether the user may `get` the path `/metrics`. An answer is used for 10 s. The chart gives
+  the agent the permission for reviews; Prometheus needs a ClusterRole with `nonResourceURLs: [/metrics]` and `verbs: [get]`.
+- Errors: 401 without a known token, 403 if its user has no permission (the response names the user), 503 if the API server or
+  the file cannot be read. If both kinds of tokens are configured, one of them suffices.
+- While another program uses the address, as kube-proxy uses 10249, the agent retries until it is free.
 ";
 
 const KUBE_PROXY: &str = "
 ## Under kube-proxy's names
 
-With `kube-proxy-metrics` dashboards, alerts and recording rules for kube-proxy go on: these have the names, types, labels and
-buckets that Kubernetes 1.34 to 1.36 documents, and the values of this agent. They are those of the renderer of this node's traffic,
-which is `nftables` where it runs.
+With `kube-proxy-metrics` dashboards, alerts and recording rules for kube-proxy keep working: these metrics have the names, types,
+labels and buckets that Kubernetes 1.34 to 1.36 documents. Their values are of the renderer `nftables`, or without it of the first
+renderer.
 
-| metric | here |
+| metric | value |
 |---|---|
-| `kubeproxy_sync_proxy_rules_duration_seconds{ip_family}` | each call of the renderer that succeeded, in the families that it concerned: those of the services that changed, and both for a resync or a repair. One call programs both in one transaction |
+| `kubeproxy_sync_proxy_rules_duration_seconds{ip_family}` | each successful call of the renderer, for the families of the changed services, and for both at a resync or a repair. One call programs both in one transaction |
 | `kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family}`, `…_partial_…` | a resync is full; changes and repairs are partial |
-| `kubeproxy_network_programming_duration_seconds{ip_family}` | as `contiv_network_programming_since_trigger_seconds`: one value a call, of its oldest trigger time; kube-proxy has one for each slice. The first snapshot has none |
-| `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family}` | when such a call last succeeded |
-| `kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family}` | when the renderer last got work. kube-proxy has a sync every 30 s even if nothing changes; here there is none then, so an alert on the age alone fires in a quiet cluster: compare the two |
-| `kubeproxy_sync_proxy_rules_endpoint_changes_total`, `…_service_changes_total` | changes of endpoint slices (and endpoints), and of services, that the store has told of; each object of a list is one, as with kube-proxy |
-| `kubeproxy_sync_proxy_rules_endpoint_changes_pending`, `…_service_changes_pending` | those of them that the renderer has not applied |
-| `kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family,traffic_policy}` | ports with endpoints, of which the policy Local (`internal`, `external`) leaves none to this node |
-| `kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family}` | calls of the renderer that failed |
-| `kubeproxy_conntrack_reconciler_sync_duration_seconds{ip_family}`, `…_deleted_entries_total` | searches for stale flows, and the flows that they deleted: also TCP and SCTP, where kube-proxy looks at UDP alone |
-| `kubeproxy_proxy_healthz_total{code}`, `kubeproxy_proxy_livez_total{code}` | answers at `healthz-listen` |
+| `kubeproxy_network_programming_duration_seconds{ip_family}` | as `contiv_network_programming_since_trigger_seconds`: one value for each call, of its oldest trigger time; kube-proxy has one for each slice. The first snapshot has none |
+| `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family}` | time of the last such call |
+| `kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family}` | time when the renderer last got work. kube-proxy syncs every 30 s even if nothing changes; contiv does not, so an alert on the age alone fires in a quiet cluster: compare the two |
+| `kubeproxy_sync_proxy_rules_endpoint_changes_total`, `…_service_changes_total` | received changes of endpoint slices (and endpoints), and of services; each object of a list is one, as with kube-proxy |
+| `kubeproxy_sync_proxy_rules_endpoint_changes_pending`, `…_service_changes_pending` | the part of them that the renderer has not applied yet |
+| `kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family,traffic_policy}` | ports with endpoints, but none on this node, with policy Local (`internal`, `external`) |
+| `kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family}` | failed calls of the renderer |
+| `kubeproxy_conntrack_reconciler_sync_duration_seconds{ip_family}`, `…_deleted_entries_total` | searches for stale flows, and the deleted flows: also of TCP and SCTP, while kube-proxy searches UDP only |
+| `kubeproxy_proxy_healthz_total{code}`, `kubeproxy_proxy_livez_total{code}` | responses at `healthz-listen` |
 
-Not here: `kubeproxy_sync_proxy_rules_iptables_*` and `kubeproxy_iptables_*`, since there is no iptables;
-`kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total`, since nothing is cleaned up later than in the same transaction;
-`rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, which are of Kubernetes' own programs.
+Not exported: `kubeproxy_sync_proxy_rules_iptables_*` and `kubeproxy_iptables_*`, since there is no iptables;
+`kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total`, since everything is cleaned up in the same transaction;
+`rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, which are metrics of Kubernetes' own programs.
 ";
 
 const TRACES: &str = "
@@ -107,13 +107,13 @@ OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https:/
 
 | span | from, until | attributes |
 |---|---|---|
-| the kind of event, as in `change` | the store's event was taken up, the last renderer was done | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers that are not done after 30 s |
-| `combine` | the node core's work: decoding, the cache, which services are different now | `contiv.duration_ms` |
-| `render nftables`, … | the call of a renderer. Its event `transaction` is when the kernel was given the change | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
+| the kind of event, as in `change` | receipt of the store's event, end of the last renderer call | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers that have not finished after 30 s |
+| `combine` | the work of the node core: decoding, cache, changed services | `contiv.duration_ms` |
+| `render nftables`, … | the call of a renderer. Its event `transaction` is the time when the change was sent to the kernel | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
 
-A renderer that failed makes its span and the whole trace an error. Spans are made afterwards, of the event history: a change is
-not slower with them, and what the collector does not take is sent again as long as the history has it. Headers, as for a
-token, are those of `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`,
+If a renderer fails, its span and the whole trace are errors. Spans are created later from the event history, so they do not slow
+down changes, and spans that the collector does not accept are sent again as long as the history has them. Headers, such as a
+token, are set by `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`,
 `service.instance.id` and `k8s.node.name`.
 ";
 
@@ -121,12 +121,12 @@ token, are those of `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` add
 fn metrics() -> String {
     let text = Metrics::with_examples().text(Exposition::OpenMetrics).unwrap_or_default();
     let mut page = format!(
-        "# Metrics\n\nFor operators who collect metrics, and write alerts on them.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these, and so has `metrics-listen` (below): in the text form of Prometheus, \
-         or of OpenMetrics 1.0 for those who ask for it, compressed for those who take it. \
-         Names are those of the field where they exist: the network-programming ones are kube-proxy's with our prefix, and labels \
+        "# Metrics\n\nFor operators who collect metrics and write alerts.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these metrics, and so has `metrics-listen` (below): in Prometheus' text format, \
+         or OpenMetrics 1.0 if requested, compressed if the client accepts it. \
+         The network-programming metrics have kube-proxy's names with the prefix `contiv_`, and the labels \
          `namespace` and `service` are those of kube-state-metrics. \
-         [examples/monitoring](../examples/monitoring/) has alerts and a dashboard on them.\n\n\
-         | metric | type | what |\n|---|---|---|\n"
+         [examples/monitoring](../examples/monitoring/) has alerts and a dashboard for them.\n\n\
+         | metric | type | meaning |\n|---|---|---|\n"
     );
     let words = |line: &str| line.splitn(4, ' ').map(str::to_owned).collect::<Vec<_>>();
     for help in text.lines().filter(|line| line.starts_with("# HELP ")).map(words) {
@@ -141,9 +141,9 @@ fn metrics() -> String {
         let _ = writeln!(page, "| `{name}{suffix}{labels}` | {kind} | {what} |");
     }
     page.push_str(
-        "\nA histogram `X` has the series `X_bucket`, `X_sum` and `X_count`. `contiv_service_connections_total` is there only \
-         with `service-counters` above 0, and begins anew when the kernel does: where the number of backends of a service \
-         changes, and where the table is made anew.\n",
+        "\nA histogram `X` has the series `X_bucket`, `X_sum` and `X_count`. `contiv_service_connections_total` exists only \
+         with `service-counters` above 0, and restarts at zero with the kernel's counters: when the number of backends of a \
+         service changes, or the table is created again.\n",
     );
     page.push_str(PROGRAMMING);
     page.push_str(SCRAPES);
@@ -171,9 +171,9 @@ fn labels(name: &str, text: &str) -> String {
 /// All keys of both files.
 fn configuration() -> anyhow::Result<String> {
     let mut page = format!(
-        "# Configuration\n\nFor operators who change a setting: all keys, with their defaults.\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
-         variable, which counts as unset where it is empty. Flags win over the environment, the environment over the file, \
-         the file over the defaults. Unknown keys are errors. `--check-config` prints what is in effect, or what is wrong.\n"
+        "# Configuration\n\nFor operators: all settings with their defaults.\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
+         variable, which counts as unset if it is empty. Flags override the environment, the environment overrides the file, \
+         and the file the defaults. Unknown keys are errors. `--check-config` prints the effective configuration, or its errors.\n"
     );
     page.push_str(
         "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with comments](../systemd/agent.toml), to edit.\n\n",
@@ -190,7 +190,7 @@ fn configuration() -> anyhow::Result<String> {
 /// The keys in the order of the flags, with the defaults that this TOML has.
 fn keys<T: Args>(defaults: &str, page: &mut String) -> anyhow::Result<()> {
     let defaults: toml::Table = toml::from_str(defaults)?;
-    page.push_str("| key | default | environment | what |\n|---|---|---|---|\n");
+    page.push_str("| key | default | environment | meaning |\n|---|---|---|---|\n");
     let command = T::augment_args_for_update(Command::new("keys"));
     for argument in command.get_arguments() {
         let Some(key) = argument.get_long() else { continue };

@@ -23,7 +23,7 @@ use crate::connections::open_files_limit;
 pub(super) fn register_build(registry: &mut Registry) {
     let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
-    registry.register("build_info", "The version that runs", build);
+    registry.register("build_info", "The running version", build);
 }
 
 /// Registers `process_…`; `registry` has no prefix.

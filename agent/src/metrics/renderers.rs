@@ -70,29 +70,29 @@ impl RendererMetrics {
         );
         registry.register(
             "network_programming_duration_seconds",
-            "From when the store's message of a change was received until a renderer had applied it",
+            "Time from the receipt of the store's message of a change until a renderer has applied it",
             metrics.programming.clone(),
         );
         registry.register(
             "network_programming_since_trigger_seconds",
-            "From the last-change-trigger-time of an endpoint slice until a renderer had applied it",
+            "Time from the last-change-trigger-time of an endpoint slice until a renderer has applied it",
             metrics.since_trigger.clone(),
         );
         registry.register(
             "sync_proxy_rules_last_timestamp_seconds",
-            "When a renderer last applied a snapshot or changes",
+            "Time of the last successful call of a renderer",
             metrics.last.clone(),
         );
         registry.register("sync_failures", "Calls of a renderer that failed", metrics.failures.clone());
         registry.register(
             "foreign_changes",
-            "Changes that others made to the dataplane of a renderer",
+            "Changes of a renderer's dataplane by other programs",
             metrics.foreign_changes.clone(),
         );
-        registry.register("repairs", "Times that such changes were undone", metrics.repairs.clone());
+        registry.register("repairs", "Repairs after such changes", metrics.repairs.clone());
         registry.register(
             "repairs_damped",
-            "1 while others change the dataplane of a renderer again and again, and repairs wait",
+            "1 while repairs of a renderer's dataplane are delayed, since other programs change it repeatedly",
             metrics.damped.clone(),
         );
         registry.register(
@@ -107,12 +107,12 @@ impl RendererMetrics {
         );
         registry.register(
             "verifications",
-            "Times that the dataplane of a renderer was read back and compared",
+            "Verifications of a renderer's dataplane",
             metrics.verifications.clone(),
         );
         registry.register(
             "drift",
-            "Things that were not as they must be when the dataplane of a renderer was last verified",
+            "Differences found by the last verification of a renderer's dataplane",
             metrics.drift.clone(),
         );
         metrics

@@ -28,12 +28,12 @@ impl ServiceMetrics {
         let metrics = Self { bound, connections: Family::default(), refused: Family::default() };
         registry.register(
             "service_connections",
-            "New connections of a service, by the kernel's count; the most used ones, as many as service-counters says",
+            "New connections of a service, by the kernel's counters; of the most used services, up to service-counters",
             metrics.connections.clone(),
         );
         registry.register(
             "service_refused_connections",
-            "New connections of the same services that no backend could serve, by the kernel's count",
+            "Refused connections of the same services, since no backend could serve them, by the kernel's counters",
             metrics.refused.clone(),
         );
         metrics

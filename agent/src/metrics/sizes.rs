@@ -25,17 +25,17 @@ impl SizeMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let sizes = Self::default();
         let gauges = [
-            ("services", "Services that renderers have", &sizes.services),
-            ("service_ports", "Their ports", &sizes.service_ports),
-            ("backends", "Their backends, over all ports", &sizes.backends),
+            ("services", "Services of the renderers", &sizes.services),
+            ("service_ports", "Ports of these services", &sizes.service_ports),
+            ("backends", "Backends of these services, summed over all ports", &sizes.backends),
             (
                 "services_without_backends",
-                "Services with a port that nothing stands behind",
+                "Services with a port without a backend",
                 &sizes.services_without_backends,
             ),
             (
                 "services_with_lost_frontends",
-                "Services that ask for an address and port, or a node port, that another one holds",
+                "Services that claim an address and port, or a node port, that another service has",
                 &sizes.services_with_lost_frontends,
             ),
             (
@@ -43,11 +43,11 @@ impl SizeMetrics {
                 "Stored objects that cannot be used, or only in part",
                 &sizes.quarantined,
             ),
-            ("store_revision", "The newest revision of the store that was handled", &sizes.revision),
+            ("store_revision", "The last handled revision of the store", &sizes.revision),
             ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
             ("store_up", "1 while the store is watched", &sizes.store_up),
-            ("from_mirror", "1 while the state in use was saved before the start", &sizes.from_mirror),
-            ("mirror_revision", "The newest revision that is saved on disk", &sizes.mirror_revision),
+            ("from_mirror", "1 while the active state is that of the mirror", &sizes.from_mirror),
+            ("mirror_revision", "The last revision saved in the mirror", &sizes.mirror_revision),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());

@@ -11,9 +11,9 @@ const NAMED: usize = 5;
 pub struct Sizes {
     /// The number of services of renderers.
     pub services: usize,
-    /// Their ports.
+    /// Ports of these services.
     pub service_ports: usize,
-    /// Their backends, over all ports.
+    /// Backends of these services, summed over all ports.
     pub backends: usize,
     /// Services with a port without backends, to which connections are rejected.
     pub services_without_backends: usize,
