@@ -251,7 +251,7 @@ fn ended_as_asked(end: NodeEnd) -> anyhow::Result<()> {
 
 fn ended_early(end: NodeEnd) -> anyhow::Result<()> {
     ended_as_asked(end)?;
-    Err(anyhow!("the node has ended without being asked to; this is a bug"))
+    Err(anyhow!("the node core ended unexpectedly; this is a bug"))
 }
 
 fn spec(name: RendererName, options: registry::Options) -> RendererSpec {

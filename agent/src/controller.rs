@@ -74,7 +74,7 @@ async fn run_until_stopped(
     let mut running = tokio::spawn(manager.run(stop.clone()));
     let result = tokio::select! {
         ended = &mut running => match ended {
-            Ok(()) => Err(anyhow!("the controllers have ended without being asked to; this is a bug")),
+            Ok(()) => Err(anyhow!("the controllers ended unexpectedly; this is a bug")),
             Err(error) => Err(error).context("the manager of the controllers has failed"),
         },
         () = stop_requested(&mut signals, reloads) => {
@@ -90,7 +90,7 @@ async fn run_until_stopped(
     process::drain(servers).await;
     // Nothing writes any more, so another instance may start at once.
     election.resign().await;
-    info!("stopped; what was written stays");
+    info!("stopped; stored objects stay");
     result
 }
 

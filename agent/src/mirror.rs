@@ -42,7 +42,7 @@ pub(crate) fn recall(folder: PathBuf, source: String) -> LoadSaved {
     Box::new(move || match Mirror::recall(&folder, &source) {
         Ok(saved) => saved.map(|saved| saved.entries).unwrap_or_default(),
         Err(error) => {
-            warn!(%error, "the mirror cannot be read: what it held of manifests that are broken now is lost");
+            warn!(%error, "the mirror cannot be read: the saved state of manifests that are invalid now is lost");
             Vec::new()
         }
     })

@@ -67,7 +67,7 @@ impl PatientListener {
                 Some(listener)
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                warn!(%address, "{what}: another program has the address; it is tried until it is free");
+                warn!(%address, "{what}: another program has the address; trying again until it is free");
                 None
             }
             Err(error) => return Err(failed_to_listen(flag, address, &error)),

@@ -91,7 +91,7 @@ impl ServiceManager {
 
     /// Reports that the process is about to end.
     pub fn stopping(&self) {
-        (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; what is in place stays")]);
+        (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; the programmed state stays")]);
     }
 
     /// The process ends because of this error.

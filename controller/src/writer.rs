@@ -70,7 +70,7 @@ pub enum WriteError {
         key: String,
     },
     /// Another client wrote the key since it was read. Read again and decide again.
-    #[error("{key} was changed by somebody else since it was read; nothing was written")]
+    #[error("{key} was changed by another writer since it was read; nothing was written")]
     Conflict {
         /// The key.
         key: String,

@@ -86,7 +86,7 @@ impl fmt::Display for DirectRoutingBlocker {
             Self::ClientBalance => {
                 f.write_str("its backends are chosen by the address of the client, which routes cannot do")
             }
-            Self::SourceRanges => f.write_str("only some sources may connect, which routes cannot tell"),
+            Self::SourceRanges => f.write_str("it has source ranges, which routes cannot check"),
             Self::SharedAddress(address, other) => {
                 write!(f, "{other} has the address {address} too; a route leads to one service")
             }

@@ -22,7 +22,7 @@ use crate::table_listing::TableListing;
 
 /// The output of nft cannot be parsed.
 #[derive(Debug, Error)]
-#[error("what nft lists cannot be read: {0}; is it another version of nft?")]
+#[error("the output of nft cannot be read: {0}; is it another version of nft?")]
 pub struct NftJsonError(#[from] serde_json::Error);
 
 /// The output of `nft -j list`.

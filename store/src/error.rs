@@ -27,7 +27,7 @@ pub enum StoreError {
     /// At the reader's revision the store has other data than the reader: it was restored from a backup, or emptied, and has
     /// been written to since. List again.
     #[error(
-        "{key} is not what it was at revision {revision}: the store went back to older data, or was replaced by another"
+        "{key} differs from its value at revision {revision}: the store was restored from older data, or replaced"
     )]
     Replaced {
         /// The reader's revision.

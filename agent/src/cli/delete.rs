@@ -50,29 +50,35 @@ impl Delete {
             return Ok(Outcome::success_if(is_good && parsed.problems.is_empty()));
         }
         if self.resources.are_none() {
-            return Err(UsageError("say what: by -f, by KIND and NAME, or by KIND and -l".to_owned()).into());
+            return Err(UsageError(
+                "name the objects: by -f, by KIND and NAME, or by KIND and -l".to_owned(),
+            )
+            .into());
         }
-        let wanted = self.resources.requests()?;
+        let requests = self.resources.requests()?;
         // A typing error must not empty the store.
-        if wanted.iter().any(|wanted| matches!(wanted.objects, ObjectSelector::All { selector: None, .. })) {
+        if requests
+            .iter()
+            .any(|request| matches!(request.objects, ObjectSelector::All { selector: None, .. }))
+        {
             return Err(
                 UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
             );
         }
         let is_good = self.store.run(async |store| {
             let mut is_good = true;
-            for wanted in &wanted {
-                let keys = match &wanted.objects {
+            for request in &requests {
+                let keys = match &request.objects {
                     // Unreadable objects can be deleted too.
                     ObjectSelector::Keys(keys) => keys.clone(),
                     ObjectSelector::All { .. } => {
-                        let found = fetch(wanted, &*store, &mut terminal.err).await?;
+                        let found = fetch(request, &*store, &mut terminal.err).await?;
                         is_good &= found.is_good;
                         found.objects.into_iter().map(|(key, _)| key).collect()
                     }
                 };
                 if keys.is_empty() {
-                    print_none(wanted, &mut terminal.err)?;
+                    print_none(request, &mut terminal.err)?;
                 }
                 is_good &= self.delete(&*store, &keys, terminal).await?;
             }

@@ -137,14 +137,14 @@ impl Events {
         if let Some(service) = self.service() {
             let values: Vec<ServiceView> = self.agent.get("/services")?;
             let known: Vec<String> = values.iter().map(|service| service.id.to_string()).collect();
-            let wanted = service.to_string();
-            if !known.contains(&wanted)
-                && let Some(meant) = suggest(&wanted, &known)
+            let name = service.to_string();
+            if !known.contains(&name)
+                && let Some(meant) = suggest(&name, &known)
             {
-                return Ok(format!("the agent has no service {wanted}; did you mean {meant}?"));
+                return Ok(format!("the agent has no service {name}; did you mean {meant}?"));
             }
         }
-        Ok("--last and --since say which".to_owned())
+        Ok("--last and --since select events".to_owned())
     }
 
     fn print(&self, events: Vec<(EventView, Value)>, terminal: &mut Terminal) -> anyhow::Result<()> {

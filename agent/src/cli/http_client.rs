@@ -114,9 +114,9 @@ fn ask(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::
 }
 
 async fn exchange(server: &Server, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
-    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.with_context(|| {
-        format!("no agent at {server}: is the agent running? --agent says where it listens")
-    })?;
+    let stream = TcpStream::connect((server.host.as_str(), server.port))
+        .await
+        .with_context(|| format!("no agent at {server}: is the agent running? --agent sets its address"))?;
     let is_http = || format!("{server} does not answer as an agent does");
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.with_context(is_http)?;

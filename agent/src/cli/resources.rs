@@ -110,7 +110,7 @@ impl Resources {
     }
 
     fn of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<ResourceRequest>, UsageError> {
-        let mut wanted: Vec<ResourceRequest> = Vec::new();
+        let mut requests: Vec<ResourceRequest> = Vec::new();
         for (word, name) in pairs {
             if name.is_empty() {
                 return Err(UsageError(format!(
@@ -119,12 +119,12 @@ impl Resources {
             }
             let kind = kind(word)?;
             let key = self.key(kind, name)?;
-            match wanted.iter_mut().find(|wanted| wanted.kind == kind) {
+            match requests.iter_mut().find(|request| request.kind == kind) {
                 Some(ResourceRequest { objects: ObjectSelector::Keys(keys), .. }) => keys.push(key),
-                _ => wanted.push(ResourceRequest { kind, objects: ObjectSelector::Keys(vec![key]) }),
+                _ => requests.push(ResourceRequest { kind, objects: ObjectSelector::Keys(vec![key]) }),
             }
         }
-        Ok(wanted)
+        Ok(requests)
     }
 
     fn key(&self, kind: Kind, text: &str) -> Result<Key, UsageError> {
@@ -161,7 +161,7 @@ mod tests {
         resources: Resources,
     }
 
-    fn wanted(line: &str) -> Result<Vec<String>, String> {
+    fn parsed(line: &str) -> Result<Vec<String>, String> {
         let words = std::iter::once("contiv").chain(line.split(' '));
         let Cli { resources } = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
         let text = |ResourceRequest { kind, objects }| match objects {
@@ -185,7 +185,7 @@ mod tests {
             ("svc/web no/n1 svc/db -n shop", &["service shop/web service shop/db", "node n1"]),
             ("svc/shop/web", &["service shop/web"]),
         ] {
-            assert_eq!(wanted(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
+            assert_eq!(parsed(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
             ("no shop/n1", "name it as n1"),
             ("svc a/b/c", "as NAME or as NAMESPACE/NAME"),
         ] {
-            let error = wanted(line).unwrap_err();
+            let error = parsed(line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");
         }
     }

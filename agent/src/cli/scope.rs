@@ -119,14 +119,14 @@ impl Scope {
             if known.iter().any(|id| alone.is_meant(id)) {
                 continue;
             }
-            let wanted = format!("{}/{}", name.namespace_or(&self.namespace), name.name);
+            let full_name = format!("{}/{}", name.namespace_or(&self.namespace), name.name);
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
-            let hint = suggest(&wanted, &known).map_or_else(
+            let hint = suggest(&full_name, &known).map_or_else(
                 || format!("`contiv {}s -A` lists those there are", noun.replace(' ', "-")),
                 |meant| format!("did you mean {meant}?"),
             );
             // Writing to text does not fail.
-            let _ = writeln!(lines, "error: the agent has no {noun} {wanted}; {hint}");
+            let _ = writeln!(lines, "error: the agent has no {noun} {full_name}; {hint}");
         }
         lines
     }
@@ -137,7 +137,7 @@ impl Scope {
 /// # Errors
 /// When the agent does not answer.
 pub(super) fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
-    let stored: Vec<StoredServiceView> = agent.get("/objects/svc").context("failed to ask for labels")?;
+    let stored: Vec<StoredServiceView> = agent.get("/objects/svc").context("failed to read labels")?;
     Ok(stored
         .into_iter()
         .filter(|service| selector.matches(&service.labels))

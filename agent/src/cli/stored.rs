@@ -24,12 +24,12 @@ pub(super) struct StoredObjects {
 
 /// Reads the requested objects. Prints missing and unreadable ones.
 pub(super) async fn fetch(
-    wanted: &ResourceRequest,
+    request: &ResourceRequest,
     store: &dyn Store,
     err: &mut impl Write,
 ) -> anyhow::Result<StoredObjects> {
-    let kind = wanted.kind;
-    let (entries, mut is_good) = match &wanted.objects {
+    let kind = request.kind;
+    let (entries, mut is_good) = match &request.objects {
         ObjectSelector::Keys(keys) => {
             let mut stored = read(store, keys).await?;
             let entries: Vec<Entry> = keys.iter().filter_map(|key| stored.remove(&key.to_path())).collect();
@@ -47,7 +47,7 @@ pub(super) async fn fetch(
     };
     let mut objects = Vec::new();
     for entry in entries {
-        match decode(&entry, wanted) {
+        match decode(&entry, request) {
             Ok(object) => objects.extend(object),
             Err(error) => {
                 is_good = false;
@@ -63,13 +63,13 @@ pub(super) async fn fetch(
 ///
 /// # Errors
 /// Why it is unreadable.
-pub(super) fn decode(entry: &Entry, wanted: &ResourceRequest) -> Result<Option<(Key, Object)>, String> {
+pub(super) fn decode(entry: &Entry, request: &ResourceRequest) -> Result<Option<(Key, Object)>, String> {
     let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else { return Ok(None) };
-    if !wanted.has_key(&key) {
+    if !request.has_key(&key) {
         return Ok(None);
     }
     let object = Object::decode(&key, &entry.value).map_err(|error| format!("{key}: {error}"))?;
-    let is_meant = wanted.selector().is_none_or(|selector| selector.matches(&labels(&object)));
+    let is_meant = request.selector().is_none_or(|selector| selector.matches(&labels(&object)));
     Ok(is_meant.then_some((key, object)))
 }
 
@@ -127,8 +127,8 @@ pub(super) async fn print_missing(
 }
 
 /// Prints that nothing was found.
-pub(super) fn print_none(wanted: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
-    let ResourceRequest { kind, objects: ObjectSelector::All { namespace, selector } } = wanted else {
+pub(super) fn print_none(request: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
+    let ResourceRequest { kind, objects: ObjectSelector::All { namespace, selector } } = request else {
         return Ok(());
     };
     let which = if selector.is_some() { " with these labels" } else { "" };

@@ -5,12 +5,12 @@ const ALIKE: f64 = 0.8;
 
 /// The most similar one of `known`, if it is similar enough. The name itself must be similar, not only the namespace. Of
 /// services in another namespace the one with the same name is suggested.
-pub(super) fn suggest<'a>(wanted: &str, known: &'a [String]) -> Option<&'a str> {
+pub(super) fn suggest<'a>(unknown: &str, known: &'a [String]) -> Option<&'a str> {
     let name = |text: &'_ str| text.rsplit('/').next().unwrap_or_default().to_owned();
     let alike = |candidate: &str| {
-        let whole = strsim::jaro_winkler(wanted, candidate);
-        let of_name = of_names(&name(wanted), &name(candidate));
-        if name(candidate) == name(wanted) { whole.max(0.99) } else { whole.min(of_name) }
+        let whole = strsim::jaro_winkler(unknown, candidate);
+        let of_name = of_names(&name(unknown), &name(candidate));
+        if name(candidate) == name(unknown) { whole.max(0.99) } else { whole.min(of_name) }
     };
     let best = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
     (alike(best) >= ALIKE).then_some(best)

@@ -65,8 +65,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         ("route-direct-table", config.route_direct_table),
     ] {
         if matches!(table, 0 | 253..=255) {
-            problems
-                .push(format!("{key}: {table} is a table of the system; choose one that nobody else has"));
+            problems.push(format!("{key}: {table} is a table of the system; choose an unused one"));
         }
     }
     if config.route_advertise_table == config.route_node_table {
@@ -127,7 +126,7 @@ fn problems_of_cluster(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     if config.masquerade_egress && config.local_detect == LocalDetect::None {
         problems.push(
-            "masquerade-egress: with local-detect = \"none\" nothing tells pods from others; detect them, or leave this out"
+            "masquerade-egress: local-detect = \"none\" cannot tell pods from others; choose another local-detect, or leave this out"
                 .to_owned(),
         );
     }

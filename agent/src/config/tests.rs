@@ -270,7 +270,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
         (
             "masquerade-egress = true\nlocal-detect = \"none\"",
             &[],
-            "masquerade-egress: with local-detect = \"none\" nothing tells pods from others",
+            "masquerade-egress: local-detect = \"none\" cannot tell pods from others",
         ),
         (
             "masquerade-egress = true\nstore = \"kube:\"",

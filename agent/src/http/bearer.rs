@@ -54,7 +54,7 @@ enum Denied {
         "{0} may not read /metrics; a ClusterRole with the nonResourceURL /metrics and the verb get allows it"
     )]
     Forbidden(String),
-    #[error("whether this token is good is not known: {0}")]
+    #[error("the token cannot be checked: {0}")]
     Unchecked(String),
 }
 

@@ -39,7 +39,7 @@ pub const CONTROLLER_ENDPOINTS: [(&str, &str, &str); 7] = [
     ),
     ("GET", "/metrics", "Prometheus metrics"),
     ("GET", "/status", "which instance is active, and how the controllers of this one are"),
-    ("GET", "/log/level", "what is logged"),
+    ("GET", "/log/level", "the log level"),
     ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_controller=debug"),
     ("GET", "/", "this list"),
 ];
@@ -131,7 +131,7 @@ async fn readiness(State(api): State<ControllerApi>) -> Result<Json<Value>, ApiE
     }
     let has_synced = |report: &Report| report.has_synced;
     if leadership.leads && !api.reports().values().all(has_synced) {
-        return Err(ApiError::NotReady("not every controller has read what it needs; see /status"));
+        return Err(ApiError::NotReady("not every controller has read the types it needs; see /status"));
     }
     Ok(Json(json!({ "status": "ready", "leads": leadership.leads })))
 }

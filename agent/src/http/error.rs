@@ -19,7 +19,7 @@ pub(super) enum ApiError {
     NotFound(String),
     #[error("this changes state, and is only for callers on this machine (loopback)")]
     NotLoopback,
-    #[error("{0:?} is not how this machine is asked: call it by its address, or as localhost")]
+    #[error("the host {0:?} is refused: use an address of this machine, or localhost")]
     ForeignHost(String),
     #[error("pages of {0} change nothing here")]
     ForeignSite(String),
@@ -70,10 +70,10 @@ impl IntoResponse for ApiError {
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
-    ApiError::NotFound(format!("there is no {}; GET / lists what there is", uri.path()))
+    ApiError::NotFound(format!("there is no {}; GET / lists the paths", uri.path()))
 }
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
-    let error = format!("{} is not for {method}; GET / lists what there is", uri.path());
+    let error = format!("{} does not support {method}; GET / lists the paths", uri.path());
     (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error": error }))).into_response()
 }

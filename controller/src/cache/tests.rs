@@ -39,7 +39,7 @@ fn keys(objects: Result<Vec<Arc<Object<String>>>, CacheError>) -> Vec<String> {
 }
 
 #[test]
-fn objects_are_found_by_key_and_by_single_and_multiple_values() {
+fn objects_are_found_by_key_and_by_index() {
     let (_sender, cache) = cache_of(&[("/t/1", "a,b"), ("/t/2", "b"), ("/t/3", "ba,a")]);
     assert_eq!(cache.get("/t/2").unwrap().value, "b");
     assert_eq!(cache.get("/t/4"), None);
@@ -51,13 +51,13 @@ fn objects_are_found_by_key_and_by_single_and_multiple_values() {
 }
 
 #[test]
-fn parents_are_those_whose_value_begins_path() {
+fn parents_have_a_value_that_is_a_path_prefix() {
     let (_sender, cache) = cache_of(&[("/t/1", "/ä/b"), ("/t/2", "/ä/b/c"), ("/t/3", "/x")]);
     assert_eq!(keys(cache.view().parents("first", "/ä/b/c/d")), ["/t/1", "/t/2"]);
 }
 
 #[test]
-fn selector_index_finds_objects_by_labels_and_back() {
+fn selectors_and_labels_find_each_other() {
     let (_sender, cache) = cache_of(&[("/t/1", "app=web,zone=a"), ("/t/2", "app=web"), ("/t/3", "app=webs")]);
     let view = cache.view();
     assert_eq!(keys(view.selected("labels", &labels("app=web"))), ["/t/1", "/t/2"]);
@@ -89,7 +89,7 @@ fn indexes_are_updated_by_every_change() {
 }
 
 #[test]
-fn index_that_is_missing_is_named_with_way_out() {
+fn missing_index_error_says_how_to_add_it() {
     let (_sender, cache) = cache_of(&[]);
     let view = cache.view();
     for result in [
@@ -104,16 +104,16 @@ fn index_that_is_missing_is_named_with_way_out() {
     }
 }
 
-/// The first, one in the middle and the last of those with one value go, and one that never was there.
+/// Deletes the first, a middle and the last object with one value, and one that does not exist.
 #[test]
-fn deleted_objects_are_in_no_index() {
+fn deleted_objects_are_removed_from_indexes() {
     let all: Vec<String> = (1..=5).map(|n| format!("/t/{n}")).collect();
     let (sender, cache) = cache_of(&all.iter().map(|key| (key.as_str(), "/a")).collect::<Vec<_>>());
     let mut events = Vec::new();
     let delete = |key: &str| Change::Delete { key: key.to_owned() };
     let changes = ["/t/1", "/t/3", "/t/5", "/t/9"].map(delete).to_vec();
     sender.send_modify(|contents| events = contents.apply(Batch { revision: 2, changes }));
-    assert_eq!(events.len(), 3, "what was not there is no event");
+    assert_eq!(events.len(), 3, "a missing object causes no event");
     assert_eq!(cache.get("/t/1"), None);
     for found in [
         cache.by_index("first", "/a"),
@@ -125,7 +125,7 @@ fn deleted_objects_are_in_no_index() {
 }
 
 #[test]
-fn object_that_was_made_anew_is_deletion_and_addition() {
+fn object_created_again_is_a_deletion_and_an_addition() {
     let (sender, _cache) = cache_of(&[("/t/1", "old")]);
     let mut events = Vec::new();
     sender.send_modify(|contents| {
@@ -137,7 +137,7 @@ fn object_that_was_made_anew_is_deletion_and_addition() {
 }
 
 #[test]
-fn unreadable_object_stays_and_is_reported_until_mended_or_gone() {
+fn unreadable_object_keeps_its_state_until_corrected_or_deleted() {
     let (sender, cache) = cache_of(&[("/t/1", "good")]);
     let mut events = Vec::new();
     let problems = || cache.view().problems().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>();

@@ -99,7 +99,7 @@ pub enum NodePortAddresses {
 
 /// A text that does not select addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is none of `primary`, `all` and `cluster`, nor a range of addresses, as in 10.0.0.0/8")]
+#[error("{0:?} is not `primary`, `all`, `cluster` or a range of addresses, as in 10.0.0.0/8")]
 pub struct InvalidNodePortAddresses(String);
 
 impl FromStr for NodePortAddresses {
@@ -238,7 +238,7 @@ mod tests {
     fn unknown_setting_is_refused_with_valid_values() {
         for text in ["", "10.0.0.1", "primary,all", "10.0.0.0/33"] {
             let error = text.parse::<NodePortAddresses>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is none of `primary`, `all`")), "{error}");
+            assert!(error.starts_with(&format!("{text:?} is not `primary`, `all`")), "{error}");
         }
         let error = "node-cidr".parse::<LocalDetect>().unwrap_err().to_string();
         assert!(error.starts_with("\"node-cidr\" is neither `pod-cidrs`"), "{error}");

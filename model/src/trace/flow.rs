@@ -23,7 +23,7 @@ pub struct Flow {
 
 /// No packet has an IPv4 address at one end and an IPv6 address at the other.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no packet goes from {from} to {to}: give two IPv4 addresses or two IPv6 addresses")]
+#[error("{from} and {to} are of different families: give two IPv4 addresses or two IPv6 addresses")]
 pub struct MixedFamilies {
     from: IpAddr,
     to: IpAddr,

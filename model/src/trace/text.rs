@@ -16,7 +16,7 @@ impl Display for Trace {
             (Client::Node, _) => "this node itself",
             (Client::Outside, Detection::Known) => "outside: neither this node nor one of its pods",
             (Client::Outside, Detection::Unknown) => {
-                "outside, as far as can be told: pods of this node are not told from others, and count as outside"
+                "outside: no range or interface of pods is known, so pods of this node count as outside too"
             }
             (Client::Outside, Detection::NeedsInterface) => {
                 "outside, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
@@ -168,7 +168,7 @@ const fn source(masquerade: Masquerade) -> &'static str {
     match masquerade {
         Masquerade::KeptForPod => "kept: a local pod connects to a cluster IP",
         Masquerade::KeptForAll => {
-            "kept: to a cluster IP, and nobody's address is hidden there (local-detect none)"
+            "kept: to a cluster IP, and no client is masqueraded there (local-detect none)"
         }
         Masquerade::KeptForPodByExternalLocal => {
             "kept: a local pod connects to an external address, external policy Local"
@@ -215,10 +215,10 @@ impl Display for DropReason {
                 f.write_str("internal policy Local, and no backend on this node; other nodes have some")
             }
             Self::ExternalPolicyLocal => f.write_str(
-                "external policy Local, and no backend on this node; the load balancer should ask another node",
+                "external policy Local, and no backend on this node; the load balancer should use another node",
             ),
             Self::Interface(name) => {
-                write!(f, "it comes in by {name}, where services do not answer (service-interfaces)")
+                write!(f, "it is received at {name}, where services do not answer (service-interfaces)")
             }
             Self::UnallocatedAddress(range) => {
                 write!(f, "no service has this address of the service range {range}")

@@ -41,7 +41,7 @@ impl Ownership {
         match socket.commit(batch) {
             Ok(_) => Ok(Self::Owned),
             Err(NetlinkError::Refused { source, .. }) if is_unknown_flag(&source) => {
-                tracing::info!(%source, "this kernel cannot keep others from the table (Linux 6.9 can); what they do is undone");
+                tracing::info!(%source, "this kernel cannot protect the table from other programs (Linux 6.9 can); their changes are reverted");
                 Ok(Self::Shared)
             }
             Err(error) => Err(error),

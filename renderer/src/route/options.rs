@@ -47,7 +47,7 @@ impl fmt::Display for AddressKind {
 
 /// A text that is not a kind of address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is none of cluster, external, load-balancer")]
+#[error("{0:?} is not one of cluster, external, load-balancer")]
 pub struct UnknownAddressKind(String);
 
 impl FromStr for AddressKind {

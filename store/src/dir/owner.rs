@@ -123,7 +123,7 @@ impl Owner {
             warn!(
                 folder = %self.folder.root.display(),
                 objects,
-                "some manifests cannot be read; what an earlier run knew and may be in them stays in use"
+                "some manifests cannot be read; saved objects that may be in them stay in use"
             );
         }
     }

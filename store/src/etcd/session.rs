@@ -202,7 +202,7 @@ fn hint(mut error: StoreError, tls: bool) -> StoreError {
     if let StoreError::Unavailable { reason, .. } = &mut error
         && CLOSED.iter().any(|words| reason.contains(words))
     {
-        let hint = if tls { "it may not accept this client's certificate" } else { "it may want TLS" };
+        let hint = if tls { "it may not accept this client's certificate" } else { "it may require TLS" };
         *reason = format!("{reason} ({hint})");
     }
     error

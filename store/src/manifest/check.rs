@@ -130,14 +130,14 @@ impl Check {
     /// Checks that a value is one of those allowed.
     pub(super) fn one_of(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
-            self.refuse(field, format!("{word:?} is none of {}", words.join(", ")));
+            self.refuse(field, format!("{word:?} is not one of {}", words.join(", ")));
         }
     }
 
     /// Checks that a value is known. Newer versions of Kubernetes may have more: the object is used without an unknown value.
     pub(super) fn known_value(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
-            self.findings.push((field.to_string(), format!("{word:?} is none of {}", words.join(", "))));
+            self.findings.push((field.to_string(), format!("{word:?} is not one of {}", words.join(", "))));
         }
     }
 

@@ -219,7 +219,7 @@ fn check_size(size: u64, budget: u64) -> io::Result<()> {
     let reason = if size > SIZE_LIMIT {
         format!("the file is too large; at most {} MiB are read: split it", SIZE_LIMIT >> 20)
     } else if size > budget {
-        "all manifests of the folder together are too large; remove what is not needed".to_owned()
+        "all manifests of the folder together are too large; remove files that are not needed".to_owned()
     } else {
         return Ok(());
     };

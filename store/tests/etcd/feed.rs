@@ -121,17 +121,17 @@ async fn etcd_restored_beyond_the_known_revision_is_listed_again() {
 
     // The revision at which /b was written now belongs to another key.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "1"]]).await;
-    let what = "/b is not what it was at revision 3";
+    let what = "/b differs from its value at revision 3";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "1")]).await;
 
     // It belongs to the same key, with another value.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/c", "1"], ["put", "/d", "2"]]).await;
-    let what = "/d is not what it was at revision 4";
+    let what = "/d differs from its value at revision 4";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/c", "1"), ("/d", "2")]).await;
 
     // The last written key does not show that an earlier one differs.
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "/x", "1"], ["put", "/d", "2"]]).await;
-    let what = "/c is not what it was at revision 4";
+    let what = "/c differs from its value at revision 4";
     expect_other_data(&mut events, what, &[("/a", "1"), ("/d", "2"), ("/x", "1")]).await;
 
     // Another outage without a restore.
@@ -157,7 +157,8 @@ async fn key_restored_from_a_backup_is_listed_again() {
     assert!(matches!(next(&mut events).await, FeedEvent::Changed(_)));
     put_back(&mut etcd, Some(&backup), &mut wire, &[["put", "elsewhere", "1"], ["put", "elsewhere", "2"]])
         .await;
-    expect_other_data(&mut events, "/b is not what it was at revision 4", &[("/a", "1"), ("/b", "1")]).await;
+    expect_other_data(&mut events, "/b differs from its value at revision 4", &[("/a", "1"), ("/b", "1")])
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +169,7 @@ async fn empty_etcd_that_was_exchanged_for_full_one_is_listed_again() {
     let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &[]);
     put_back(&mut etcd, None, &mut wire, &[["put", "/a", "1"], ["put", "elsewhere", "1"]]).await;
-    expect_other_data(&mut events, "/ is not what it was at revision 2", &[("/a", "1")]).await;
+    expect_other_data(&mut events, "/ differs from its value at revision 2", &[("/a", "1")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,7 +76,7 @@ async fn untrusted_server_is_refused_with_the_reason() {
     assert!(reason.ends_with("(it may not accept this client's certificate)"), "{reason}");
 
     let without_tls = why_unavailable(&store(&etcd, EtcdAccess::default())).await;
-    assert!(without_tls.ends_with("(it may want TLS)"), "{without_tls}");
+    assert!(without_tls.ends_with("(it may require TLS)"), "{without_tls}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,7 +59,7 @@ fn correct_kernel_agrees_with_agent_and_manifests() -> Result<()> {
             let run = trace(lab, &web(lab), whom)?;
             assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
             for part in [
-                "WANTED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
+                "DESIRED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
                 "IN THE KERNEL\nclient    a pod of this node, by its address\nverdict   SERVED by one of 2 backends\n",
                 "backend   10.244.1.10:8080  50.0 %, 1 slot, source kept",
                 "NO DIFFERENCE",
@@ -115,7 +115,7 @@ fn remembered_backend_of_the_client_is_reported() -> Result<()> {
         let pods = lab.pods();
         let by = pods.iter().find(|pod| pod.host.name == answer.by).map(|pod| pod.host.v4);
         let expected =
-            by.map(|by| format!("this client is remembered: its next connection goes to {by}:8080"));
+            by.map(|by| format!("this client has an affinity entry: its next connection goes to {by}:8080"));
         let after = trace(lab, &web(lab), &[])?;
         assert!(
             after.code == Some(0) && expected.is_some_and(|expected| after.out.contains(&expected)),
@@ -131,7 +131,7 @@ type ManualChange = (&'static [&'static str], &'static [&'static str]);
 const MANUAL_CHANGES: [ManualChange; 9] = [
     (
         &["delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }"],
-        &["- the connection is to reach a backend, and is rejected by an element of cluster-ips4"],
+        &["- the connection should reach a backend, but is rejected by an element of cluster-ips4"],
     ),
     (
         &[
@@ -139,20 +139,20 @@ const MANUAL_CHANGES: [ManualChange; 9] = [
             "add element inet contiv backends4 { 10.96.0.80 . tcp . 80 . 1 : 192.0.2.1 . 80 }",
         ],
         &[
-            "- no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
-            "- 50.0 % of connections go to 192.0.2.1:80, which is not to get any",
+            "- no connection reaches 10.244.2.10:8080, which should get 50.0 % of them",
+            "- 50.0 % of connections go to 192.0.2.1:80, which should not get any",
         ],
     ),
     (
         &["flush set inet contiv no-masquerade4"],
-        &["- 10.244.1.10:8080 sees this node's address, and is to see the client's"],
+        &["- 10.244.1.10:8080 sees this node's address, but should see the client's"],
     ),
     (
         &[
             "delete element inet contiv services4 { 10.96.0.80 . tcp . 80 }",
             "add element inet contiv services4 { 10.96.0.80 . tcp . 80 : 6000:1 }",
         ],
-        &["ends nobody knows how: services4 has an element for it that contiv never writes"],
+        &["has an unknown outcome: services4 has an element for it that contiv never writes"],
     ),
     (
         &["flush table inet contiv"],

@@ -76,7 +76,7 @@ fn damage_is_named_with_its_service_without_an_agent() -> Result<()> {
         Agent::start(lab, &options)?.stop()?;
         let clean = verify_offline(lab, &state, &[])?;
         assert_eq!(clean.code, Some(0), "{clean:?}");
-        assert!(clean.out.starts_with("nftables: ") && clean.out.ends_with(" compared, all as it must be\n"));
+        assert!(clean.out.starts_with("nftables: ") && clean.out.ends_with(" compared, all equal\n"));
         let frontend = "10.96.0.80 . tcp . 80";
         let damages: [(&str, [&str; 3]); 14] = [
             (
@@ -149,7 +149,7 @@ fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()>
         let clean = verify_offline(lab, &state, &["--nft"])?;
         assert_eq!(clean.code, Some(0), "{clean:?}");
         assert!(
-            clean.out.contains("nft: ") && clean.out.contains(" compared, read alike by both\n"),
+            clean.out.contains("nft: ") && clean.out.contains(" compared, read the same by nft\n"),
             "{clean:?}"
         );
 
@@ -160,7 +160,7 @@ fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()>
         assert_eq!(run.code, Some(1), "{run:?}");
         let line = run.out.lines().find(|line| line.contains("counter planted"));
         assert!(line.is_some_and(|line| line.contains("only nft lists it")), "{run:?}");
-        assert!(run.out.contains(" compared, 1 read otherwise by nft\n"), "{run:?}");
+        assert!(run.out.contains(" compared, 1 read differently by nft\n"), "{run:?}");
         lab.node.exec(&["nft", "delete counter inet contiv planted"])?;
 
         // Both read the same, and one of them says otherwise.

@@ -52,20 +52,20 @@ pub(super) struct Get {
 
 impl Get {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let wanted = self.resources.requests()?;
+        let requests = self.resources.requests()?;
         if self.watch {
-            return watch(&self.store, self.printer(), self.output_watch_events, &wanted, terminal);
+            return watch(&self.store, self.printer(), self.output_watch_events, &requests, terminal);
         }
         let mut found = self.store.run(async |store| {
             let mut found = Vec::new();
-            for wanted in &wanted {
-                found.push(fetch(wanted, &*store, &mut terminal.err).await?);
+            for request in &requests {
+                found.push(fetch(request, &*store, &mut terminal.err).await?);
             }
             Ok(found)
         })?;
-        for (wanted, found) in wanted.iter().zip(&found) {
+        for (request, found) in requests.iter().zip(&found) {
             if found.objects.is_empty() && matches!(self.output, Output::Table | Output::Wide) {
-                print_none(wanted, &mut terminal.err)?;
+                print_none(request, &mut terminal.err)?;
             }
         }
         self.printer().print(&mut found, &mut terminal.out)?;

@@ -40,7 +40,7 @@ type ObjectEvents = Vec<(EventType, Key, Object)>;
 
 /// The last printed state of each object.
 struct KnownObjects<'a> {
-    wanted: &'a ResourceRequest,
+    request: &'a ResourceRequest,
     objects: BTreeMap<Key, Object>,
 }
 
@@ -49,15 +49,15 @@ pub(super) fn watch(
     store: &StoreArgument,
     printer: Printer<'_>,
     shows_event_type: bool,
-    wanted: &[ResourceRequest],
+    request: &[ResourceRequest],
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
-    let [wanted] = wanted else {
+    let [request] = request else {
         return Err(UsageError("--watch takes one kind; start one command for each".to_owned()).into());
     };
     store.run(async |store| {
-        let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(wanted.kind));
-        let mut known = KnownObjects { wanted, objects: BTreeMap::new() };
+        let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(request.kind));
+        let mut known = KnownObjects { request, objects: BTreeMap::new() };
         let mut stream = OutputStream { printer, shows_event_type, layout: None };
         let mut is_first = true;
         while let Some(delivery) = events.recv().await {
@@ -66,7 +66,7 @@ pub(super) fn watch(
                     print_problems(&snapshot.problems, &mut terminal.err)?;
                     stream.print(&known.snapshot(&snapshot, &mut terminal.err)?, terminal)?;
                     if std::mem::take(&mut is_first)
-                        && let ObjectSelector::Keys(keys) = &wanted.objects
+                        && let ObjectSelector::Keys(keys) = &request.objects
                     {
                         let is_missing = |key: &&Key| !known.objects.contains_key(key);
                         let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
@@ -127,7 +127,7 @@ impl KnownObjects<'_> {
         entry: &contiv_store::Entry,
         err: &mut impl Write,
     ) -> std::io::Result<Option<(EventType, Key, Object)>> {
-        let object = match decode(entry, self.wanted) {
+        let object = match decode(entry, self.request) {
             Ok(object) => object,
             // Its previous state may still be used.
             Err(error) => {

@@ -102,7 +102,7 @@ fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
     match &status.store_down {
         Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), TextStyle::Bad),
         None if status.from_mirror => {
-            (format!("{url}not read yet; what was saved is in use"), TextStyle::Warning)
+            (format!("{url}not read yet; the saved state is in use"), TextStyle::Warning)
         }
         None if status.synced => (format!("{url}in sync at revision {}", status.revision), TextStyle::Plain),
         None => (format!("{url}not read yet"), TextStyle::Warning),

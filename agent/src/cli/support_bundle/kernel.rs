@@ -75,7 +75,7 @@ pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
     let mut text = "# routes of contiv\n".to_owned();
     match RouteVerifier::new(options).routes() {
         Ok(routes) if routes.is_empty() => {
-            text.push_str("none: no service asks for one, or the renderer route does not run\n");
+            text.push_str("none: no service needs one, or the renderer route does not run\n");
         }
         Ok(routes) => routes.iter().for_each(|route| text.extend([route, "\n"])),
         Err(error) => problems.push(format!("routes of contiv: {error}")),

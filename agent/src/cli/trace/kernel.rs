@@ -65,7 +65,7 @@ fn missing_route(desired: &Trace, flow: &Flow) -> anyhow::Result<Option<String>>
         .context("failed to read the state of the kernel")?;
     Ok((!has_route).then(|| {
         format!(
-            "the connection is to reach a backend, and this node itself has no route to {to}, or one that leads nowhere \
+            "the connection should reach a backend, but this node itself has no route to {to}, or one that leads nowhere \
              (`ip route get {to}`): it fails before it is translated"
         )
     }))
@@ -80,7 +80,7 @@ impl Comparison {
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { desired, kernel, differences, others } = self;
-        write!(f, "WANTED\n{desired}\nIN THE KERNEL\n{kernel}\n")?;
+        write!(f, "DESIRED\n{desired}\nIN THE KERNEL\n{kernel}\n")?;
         if !others.is_empty() {
             writeln!(f, "OTHER TABLES that packets may pass, before and after contiv's:")?;
             others.iter().try_for_each(|other| writeln!(f, "  {other}"))?;

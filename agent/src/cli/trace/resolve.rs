@@ -20,13 +20,13 @@ pub(super) fn resolve(
     from: IpAddr,
     services: &[ServiceView],
 ) -> anyhow::Result<Destination> {
-    let wanted = format!("{}/{}", target.name.namespace_or("default"), target.name.name);
-    let Some(service) = services.iter().find(|service| service.id.to_string() == wanted) else {
+    let name = format!("{}/{}", target.name.namespace_or("default"), target.name.name);
+    let Some(service) = services.iter().find(|service| service.id.to_string() == name) else {
         let known: Vec<String> = services.iter().map(|service| service.id.to_string()).collect();
         let hint =
-            suggest(&wanted, &known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            suggest(&name, &known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
         bail!(
-            "there is no service {wanted} to connect to: it is not stored, headless, an alias, in quarantine, or left to \
+            "there is no service {name} to connect to: it is not stored, headless, an alias, in quarantine, or left to \
              another proxy{hint}"
         );
     };
@@ -38,8 +38,8 @@ pub(super) fn resolve(
         let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
         let node_port = port
             .node_port
-            .map_or_else(String::new, |port| format!("; ask for its node port: ADDRESS-OF-A-NODE:{port}"));
-        bail!("service {wanted} has no {family} address, as the client {from} needs{node_port}");
+            .map_or_else(String::new, |port| format!("; use its node port: ADDRESS-OF-A-NODE:{port}"));
+        bail!("service {name} has no {family} address, as the client {from} needs{node_port}");
     };
     Ok(Destination { address: SocketAddr::new(address, port.port), protocol })
 }
@@ -47,7 +47,10 @@ pub(super) fn resolve(
 fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<&'a PortView> {
     let protocol = target.protocol.map(|protocol| protocol.to_string());
     let is_meant = |port: &&PortView| {
-        target.port.as_ref().is_none_or(|wanted| port.port.to_string() == *wanted || port.name == *wanted)
+        target
+            .port
+            .as_ref()
+            .is_none_or(|requested| port.port.to_string() == *requested || port.name == *requested)
             && protocol.as_ref().is_none_or(|protocol| port.protocol.eq_ignore_ascii_case(protocol))
     };
     let meant: Vec<&PortView> = service.ports.iter().filter(is_meant).collect();

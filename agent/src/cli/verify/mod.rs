@@ -102,8 +102,8 @@ impl Verify {
         write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
         for DataplaneReport { renderer, checked, drift } in all {
             let (equal, different) = match *renderer {
-                nft::NAME => ("read alike by both", "read otherwise by nft"),
-                _ => ("all as it must be", "not as they must be"),
+                nft::NAME => ("read the same by nft", "read differently by nft"),
+                _ => ("all equal", "different"),
             };
             match drift.len() {
                 0 => writeln!(terminal.out, "{renderer}: {checked} compared, {equal}")?,

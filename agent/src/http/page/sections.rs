@@ -25,7 +25,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     let Content { status, sizes, .. } = content;
     let store = match &status.store_down {
         Some(down) => toned(&format!("down since {}: {}", down.since, down.reason), "bad"),
-        None if status.from_mirror => toned("not read yet; what was saved is in use", "warn"),
+        None if status.from_mirror => toned("not read yet; the saved state is in use", "warn"),
         None if status.synced => toned(&format!("in sync at revision {}", status.revision), "good"),
         None => toned("not read yet", "warn"),
     };
@@ -49,7 +49,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
             Box::new(format!("{} services", sizes.services_without_backends)),
         ],
         vec![
-            Box::new("asking for what another holds"),
+            Box::new("claiming a frontend of another"),
             Box::new(format!("{} services", sizes.services_with_lost_frontends)),
         ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
@@ -178,7 +178,7 @@ fn problem_text(entry: &Quarantined) -> String {
 }
 
 pub(super) fn trace_form(page: &mut Page) {
-    page.heading("Why does a connection go where it goes?");
+    page.heading("Where does a connection go?");
     page.raw(
         "<form action=\"/trace\" method=\"get\"><input type=\"hidden\" name=\"format\" value=\"text\">\
          <label>from<input name=\"from\" placeholder=\"10.244.1.5\" required></label>\

@@ -101,7 +101,7 @@ fn service_that_is_not_there_is_named() {
     let (differences, text) = found(web(), POD, CLUSTER_IP, &[gone]);
     assert_eq!(
         differences,
-        ["the connection is to reach a backend, and is rejected by an element of cluster-ips4"]
+        ["the connection should reach a backend, but is rejected by an element of cluster-ips4"]
     );
     assert!(text.contains("verdict   REJECTED: is rejected by an element of cluster-ips4"), "{text}");
 }
@@ -113,8 +113,8 @@ fn slot_without_backend_and_oversized_share_are_named() {
     assert_eq!(
         differences,
         [
-            "the connection is to reach a backend, and 50.0 % of the time is rejected by an element of cluster-ips4",
-            "no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
+            "the connection should reach a backend, but 50.0 % of the time is rejected by an element of cluster-ips4",
+            "no connection reaches 10.244.2.10:8080, which should get 50.0 % of them",
         ]
     );
     assert!(text.contains("or        REJECTED: 50.0 % of the time it is rejected by"), "{text}");
@@ -127,8 +127,8 @@ fn backend_that_was_replaced_is_named_with_one_in_its_place() {
     assert_eq!(
         differences,
         [
-            "no connection reaches 10.244.2.10:8080, which is to get 50.0 % of them",
-            "50.0 % of connections go to 192.0.2.1:80, which is not to get any",
+            "no connection reaches 10.244.2.10:8080, which should get 50.0 % of them",
+            "50.0 % of connections go to 192.0.2.1:80, which should not get any",
         ]
     );
 }
@@ -145,8 +145,8 @@ fn share_that_is_not_by_weight_is_named() {
     assert_eq!(
         differences,
         [
-            "10.244.1.10:8080 gets 75.0 % of connections, and is to get 50.0 %",
-            "10.244.2.10:8080 gets 25.0 % of connections, and is to get 50.0 %",
+            "10.244.1.10:8080 gets 75.0 % of connections, but should get 50.0 %",
+            "10.244.2.10:8080 gets 25.0 % of connections, but should get 50.0 %",
         ]
     );
     assert!(text.contains("backend   10.244.1.10:8080  75.0 %, 3 slots, source kept"), "{text}");
@@ -160,9 +160,9 @@ fn source_that_is_hidden_or_shown_against_rules_is_named() {
     assert_eq!(
         differences,
         [
-            "the client counts as a client outside, and is to count as a pod of this node; that may explain the rest",
-            "10.244.1.10:8080 sees this node's address, and is to see the client's",
-            "10.244.2.10:8080 sees this node's address, and is to see the client's",
+            "the client is treated as a client outside instead of a pod of this node; this may explain the other differences",
+            "10.244.1.10:8080 sees this node's address, but should see the client's",
+            "10.244.2.10:8080 sees this node's address, but should see the client's",
         ]
     );
     let shown = (SetKind::MasqueradeAlways, Key::Frontend(frontend(LOAD_BALANCER)), None);
@@ -180,7 +180,7 @@ fn verdict_differences_are_named() {
     let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
     let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
     let (differences, _) = found(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
-    assert_eq!(differences[0], "the connection is to be dropped, and goes to 10.244.1.10:8080");
+    assert_eq!(differences[0], "the connection should be dropped, but goes to 10.244.1.10:8080");
 
     let closed =
         (SetKind::SourceRanges, Key::Source(frontend(LOAD_BALANCER), "192.0.2.0/24".parse().unwrap()), None);
@@ -188,7 +188,7 @@ fn verdict_differences_are_named() {
     assert_eq!(
         differences,
         [
-            "the connection is to reach a backend, and is dropped: the client is in no element of source-ranges4"
+            "the connection should reach a backend, but is dropped: the client is in no element of source-ranges4"
         ]
     );
 
@@ -196,13 +196,13 @@ fn verdict_differences_are_named() {
     empty.ports[0].backends.clear();
     let unrefused = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
     let (differences, _) = found(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
-    assert_eq!(differences, ["the connection is to be rejected, and is left alone: no element concerns it"]);
+    assert_eq!(differences, ["the connection should be rejected, but is left alone: no element concerns it"]);
 
     let foreign = (SetKind::ClusterIps, Key::Address("203.0.113.1".parse().unwrap()), Some(Value::None));
     let (differences, _) = found(web(), OUTSIDE, "203.0.113.1:81", &[foreign]);
     assert_eq!(
         differences,
-        ["the connection is to be left alone, and is rejected by an element of cluster-ips4"]
+        ["the connection should be left alone, but is rejected by an element of cluster-ips4"]
     );
 
     let mut remote = ContivService { external_policy: TrafficPolicy::Local, ..web() };
@@ -210,19 +210,19 @@ fn verdict_differences_are_named() {
     let key = Key::Frontend(frontend(LOAD_BALANCER));
     let for_all = chain(1, None);
     let (differences, _) = found(remote, OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
-    assert_eq!(differences, ["the connection is to be dropped, and goes to 10.244.2.10:8080"]);
+    assert_eq!(differences, ["the connection should be dropped, but goes to 10.244.2.10:8080"]);
     let local = ContivService { external_policy: TrafficPolicy::Local, ..web() };
     let (differences, _) =
         found(local.clone(), OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(chain(2, Some(0))))]);
     assert_eq!(
         differences,
-        ["the connection is to reach a backend, and is dropped by an element of services4"]
+        ["the connection should reach a backend, but is dropped by an element of services4"]
     );
     let hole = (SetKind::BackendsExternal, Key::Slot(frontend(LOAD_BALANCER), 0), None);
     let (differences, _) = found(local, OUTSIDE, LOAD_BALANCER, &[hole]);
     assert_eq!(
         differences,
-        ["the connection is to reach a backend, and is dropped by an element of backends-external4"]
+        ["the connection should reach a backend, but is dropped by an element of backends-external4"]
     );
 }
 
@@ -235,11 +235,11 @@ fn affinity_differences_are_named() {
     assert_eq!(
         differences,
         [
-            "a backend is chosen at random unless it is remembered, and nothing remembers it, and is to be chosen at \
+            "a backend is chosen at random unless the client has an affinity entry, and no rule writes one, but should be chosen at \
           random, and then remembered until 600 s after the client's last new connection"
         ]
     );
-    assert!(text.contains("choice    at random unless it is remembered"), "{text}");
+    assert!(text.contains("choice    at random unless the client has an affinity entry"), "{text}");
 
     let learn = DemandChain::Learn(LearnChain { family: Family::V4, node_port: false, timeout: 60 });
     let shorter = (SetKind::Sticky, Key::Frontend(key), Some(Value::Goto(learn)));
@@ -255,7 +255,7 @@ fn affinity_differences_are_named() {
     let (differences, _) = found(sticky(), POD, CLUSTER_IP, &[stale]);
     assert_eq!(
         differences,
-        ["this client is remembered with 192.0.2.1:80, which is not to get its connections"]
+        ["the affinity entry of this client is 192.0.2.1:80, which should not get its connections"]
     );
 }
 

@@ -47,11 +47,13 @@ impl Display for Evaluation {
             Some(FlowOutcome::Served { backend, .. }) => line(
                 f,
                 "memory",
-                format_args!("this client is remembered: its next connection goes to {backend}"),
+                format_args!("this client has an affinity entry: its next connection goes to {backend}"),
             ),
-            Some(other) => {
-                line(f, "memory", format_args!("this client is remembered: its next connection {other}"))
-            }
+            Some(other) => line(
+                f,
+                "memory",
+                format_args!("this client has an affinity entry: its next connection {other}"),
+            ),
         }
     }
 }
@@ -87,7 +89,7 @@ impl Display for FlowOutcome {
             Self::Egress => f.write_str("leaves the cluster with the address of this node"),
             Self::Untouched => f.write_str("is left alone: no element concerns it"),
             Self::Foreign { set } => {
-                write!(f, "ends nobody knows how: {set} has an element for it that contiv never writes")
+                write!(f, "has an unknown outcome: {set} has an element for it that contiv never writes")
             }
         }
     }
@@ -105,7 +107,7 @@ impl Display for Choice {
                 )
             }
             Self::Sticky { timeout: None } => {
-                f.write_str("at random unless it is remembered, and nothing remembers it")
+                f.write_str("at random unless the client has an affinity entry, and no rule writes one")
             }
             Self::ClientAddress => f.write_str("by the client's address"),
         }

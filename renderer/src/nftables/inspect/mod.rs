@@ -89,7 +89,7 @@ impl Inspector {
                 return Ok(answer);
             }
         }
-        Err(InspectError::Kernel("the tables of the kernel change all the time; ask again".to_owned()))
+        Err(InspectError::Kernel("the kernel's tables change constantly; try again".to_owned()))
     }
 
     /// The base chains of other tables that packets to this address pass, in order.

@@ -129,14 +129,14 @@ impl BaseChain {
                     vec![of(family), is_first, Goto(named!(family, "learn"))]
                 },
             ),
-            Self::ExternalPostrouting => for_each("Only what was translated.", |family| {
+            Self::ExternalPostrouting => for_each("Only translated connections.", |family| {
                 vec![of(family), dnat(), Goto(named!(family, "masquerade-external"))]
             }),
             Self::EgressPostrouting => for_each("All that leaves, translated or not.", |family| {
                 vec![of(family), Goto(named!(family, "masquerade-egress"))]
             }),
             Self::InterfacesPrerouting => {
-                for_each("Services answer only at some interfaces, and this is none of them.", |family| {
+                for_each("Services answer only at some interfaces, and not at this one.", |family| {
                     let answering = Set::new(SetKind::ServiceInterfaces, family);
                     vec![
                         of(family),

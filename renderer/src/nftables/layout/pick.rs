@@ -121,7 +121,7 @@ impl PickChain {
     /// of the chain.
     pub(super) fn rules(self) -> Vec<Rule> {
         let recall = || {
-            let reason = "The client is remembered: it gets the backend that it had.";
+            let reason = "The client has an affinity entry: it gets the same backend.";
             let memory = Set::new(SetKind::Affinity, self.family);
             (self.choice == Choice::Sticky)
                 .then(|| rule(reason, [self.translate(Field::Saddr(self.family), memory)]))

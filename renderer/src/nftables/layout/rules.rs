@@ -57,18 +57,15 @@ fn reject_now() -> Chain {
     let tcp = || Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Tcp));
     Chain {
         name: "reject-now",
-        comment: "Refuses a packet, and tells its client.",
+        comment: "Rejects a packet with an error for its client.",
         hook: None,
         rules: vec![
             rule(
-                "A connection that was tried before the rules were there is not translated until it is forgotten, within \
-                 moments: its client tries again, and must not be told that nobody answers.",
+                "A connection attempt from before the rules is not translated until conntrack forgets it, \
+                 within moments: its client tries again, and must not get an error.",
                 [vec![tcp(), MatchAny(&[Flag::StatusConfirmed]), Drop]],
             ),
-            rule(
-                "A reset is what TCP clients expect where nobody listens.",
-                [vec![tcp(), RejectWithTcpReset]],
-            ),
+            rule("TCP clients expect a reset from a closed port.", [vec![tcp(), RejectWithTcpReset]]),
             rule("All others get an ICMP error.", [vec![Reject]]),
         ],
     }
@@ -87,35 +84,36 @@ fn choose(family: Family) -> Vec<Chain> {
     let refused = |key: &Key| {
         [
             rule(
-                "Nobody serves it anywhere.",
+                "It has no backend on any node.",
                 [vec![is_in(family, key, SetKind::NoEndpoints), Goto("reject-now")]],
             ),
             rule(
-                "Other nodes serve it, and the policy allows only backends of this one.",
+                "It has backends on other nodes, but the policy allows only backends of this one.",
                 [vec![is_in(family, key, SetKind::NoLocalEndpoints), Drop]],
             ),
         ]
     };
     let left = [
         rule(
-            "Routes lead to the backends; else its cluster IP would be dropped as unknown.",
+            "Routes lead to the backends; without this rule its cluster IP would be dropped as unknown.",
             [vec![is_in(family, &frontend, SetKind::RoutedFrontends), Accept]],
         ),
-        to_node_ports(family, "Perhaps it is a node port.", &daddr, named!(family, "check-node-ports")),
+        to_node_ports(family, "It may be a node port.", &daddr, named!(family, "check-node-ports")),
     ];
     vec![
         plain(
             named!(family, "services"),
-            "Picks the backend of a new connection; reached from nat prerouting and output.",
+            "Selects the backend of a new connection; reached from nat prerouting and output.",
             vec![
                 rule(
-                    "The number of the frontend leads to a chain that picks one of so many slots. Between the two maps it is the \
-                     packet's priority, since nft up to 1.0.6 cannot list a map that is looked up by what another holds.",
+                    "The number of slots leads to a chain that selects one of them. Between the two maps \
+                     it is the packet's priority, since nft up to 1.0.6 cannot list a lookup by the result \
+                     of another map.",
                     [pick(&frontend)],
                 ),
                 to_node_ports(
                     family,
-                    "No service has the address itself: perhaps it is a node port.",
+                    "No service has the address: it may be a node port.",
                     &daddr,
                     named!(family, "node-ports"),
                 ),
@@ -128,7 +126,8 @@ fn choose(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "check"),
-            "Refuses what no backend can serve; reached from input, forward and output, by what was not translated.",
+            "Refuses connections without a backend; reached from input, forward and output by packets that \
+             were not translated.",
             refused(&frontend).into_iter().chain(left).collect(),
         ),
         plain(named!(family, "check-node-ports"), "The same for node ports.", refused(&node_port).into()),
@@ -152,14 +151,14 @@ fn masquerade(family: Family) -> Vec<Chain> {
     vec![
         plain(
             named!(family, "masquerade"),
-            "Decides by the connection's first destination whether its source must be hidden from the backend.",
+            "Decides by the connection's original destination whether it is masqueraded.",
             vec![
                 rule(
-                    "A pod that reaches itself would answer itself directly.",
+                    "A pod that connects to itself would reply to itself directly.",
                     [vec![is_in(family, &both_ends, SetKind::Hairpin), Masquerade]],
                 ),
                 rule(
-                    "The answer to a client that is no pod of this node may not come back this way.",
+                    "The reply to a client that is no pod of this node may not return through this node.",
                     [vec![
                         is_not_in(family, &saddr, SetKind::NoMasquerade),
                         is_not_in(family, &interface, SetKind::NoMasqueradeInterfaces),
@@ -171,12 +170,12 @@ fn masquerade(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "masquerade-external"),
-            "The same for what was sent to an address that is no cluster IP.",
+            "The same for destinations that are no cluster IP.",
             vec![
                 always(&frontend),
                 to_node_ports(
                     family,
-                    "Perhaps it was a node port.",
+                    "It may have been a node port.",
                     &original_daddr,
                     named!(family, "masquerade-node-ports"),
                 ),
@@ -185,7 +184,8 @@ fn masquerade(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "masquerade-node-ports"),
-            "The same for an address of the node: for node ports, and for external addresses that the node has.",
+            "The same for an address of the node: for node ports, and for external addresses that the node \
+             has.",
             vec![
                 always(&node_port),
                 local("An external address that the node has, with policy Local.", &frontend),
@@ -194,10 +194,11 @@ fn masquerade(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "masquerade-egress"),
-            "Masquerades what pods of this node send out of the cluster, after destinations are translated.",
+            "Masquerades connections of this node's pods out of the cluster, after destinations are \
+             translated.",
             vec![
                 rule(
-                    "It stays inside, or is reached from there as it is.",
+                    "The destination is in the cluster, or is reached without masquerading.",
                     [vec![is_in(family, &daddr, SetKind::NonMasqueradeCidrs), Accept]],
                 ),
                 rule(
@@ -205,7 +206,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
                     [vec![is_in(family, &daddr, SetKind::Routed), Accept]],
                 ),
                 rule(
-                    "Nobody outside knows the address of a pod.",
+                    "Outside the cluster there is no route to the address of a pod.",
                     [vec![is_in(family, &saddr, SetKind::Pods), Masquerade]],
                 ),
                 rule(
@@ -232,14 +233,15 @@ fn guard(family: Family) -> Vec<Chain> {
     vec![
         plain(
             named!(family, "interfaces"),
-            "Drops what is for a service, at interfaces where services do not answer; before destinations are translated.",
+            "Drops packets to services at interfaces where services do not answer; before destinations are \
+             translated.",
             vec![
                 closed("A cluster IP, on any port.", &daddr, SetKind::ClusterIps),
                 closed("An external address with policy Cluster.", &frontend, SetKind::MasqueradeAlways),
                 closed("An external address with policy Local.", &frontend, SetKind::MasqueradeLocal),
                 to_node_ports(
                     family,
-                    "Perhaps it is a node port.",
+                    "It may be a node port.",
                     &daddr,
                     named!(family, "interfaces-node-ports"),
                 ),
@@ -255,9 +257,9 @@ fn guard(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "firewall"),
-            "Lets only the sources of its ranges reach a frontend that has any; before destinations are translated. The protocol \
-             in the key of an interval set is conntrack's: for meta l4proto nft up to 1.0.6 adds a conversion of its one byte \
-             that hardened kernels refuse.",
+            "Restricts frontends with source ranges to these; before destinations are translated. The protocol \
+             in the key of an interval set is conntrack's: for meta l4proto nft up to 1.0.6 adds a byte-order \
+             conversion of its single byte, which hardened kernels refuse.",
             vec![
                 rule("The frontend has ranges, and the client is in none.", [check_sources(false)]),
                 rule(
@@ -276,14 +278,14 @@ fn learn(family: Family) -> Vec<Chain> {
         let then = goto_numbered(family, key, SetKind::Sticky, SetKind::LearnChains);
         rule(reason, [vec![MatchProtocols], then])
     };
-    let was_node_port = "Perhaps it was a node port.";
+    let was_node_port = "It may have been a node port.";
     let original_daddr = vec![Field::OriginalDaddr(family)];
     vec![
         plain(
             named!(family, "learn"),
-            "Remembers which backend a client got; after destinations are translated.",
+            "Stores the backend of a client; after destinations are translated.",
             vec![
-                remember("The number of the frontend leads to a chain with its timeout.", &frontend),
+                remember("The timeout of the frontend leads to a chain.", &frontend),
                 to_node_ports(family, was_node_port, &original_daddr, named!(family, "learn-node-ports")),
             ],
         ),
@@ -332,14 +334,15 @@ fn of_both_families() -> [Chain; 7] {
         for_each(reason, |family| vec![of(family), Goto(named!(family, "services"))]).into()
     };
     let translated =
-        || rule("It has a backend: most packets of services pass after this rule.", [vec![dnat(), Accept]]);
+        || rule("It has a backend: this rule accepts most packets of services.", [vec![dnat(), Accept]]);
     let checked = |then: fn(&'static str) -> Statement| {
-        let reason = "It may be for a service that nobody serves.";
+        let reason = "It may be for a service without a backend.";
         for_each(reason, |family| vec![of(family), new(), then(named!(family, "check"))])
     };
     let checked_first = || {
         let unknown = rule(
-            "It may be for no service at all. Packets to this node itself are not asked: it knows its ports.",
+            "It may be for no service. Packets to this node itself are not checked: the node knows its \
+             ports.",
             [vec![new(), Goto("unknown-port")]],
         );
         [translated()].into_iter().chain(checked(Jump)).chain([unknown]).collect()
@@ -350,22 +353,24 @@ fn of_both_families() -> [Chain; 7] {
             vec![to(family, SetKind::ClusterIps), Goto("reject-now")]
         }),
         for_each(
-            "No service has the address: without the drop packets would leave by the default route, and come back.",
+            "No service has the address: without the drop packets would leave by the default route, and \
+             come back.",
             |family| vec![to(family, SetKind::ServiceCidrs), Drop],
         ),
     ];
-    let masquerade = for_each("Only what was translated.", |family| {
+    let masquerade = for_each("Only translated connections.", |family| {
         vec![of(family), dnat(), Goto(named!(family, "masquerade"))]
     });
     [
         plain(
             "unknown-port",
-            "Refuses what is for no service, though its address is a service's or could be one's.",
+            "Refuses packets to an address of a service, or of the service ranges, that belong to no \
+             service.",
             unknown_port.concat(),
         ),
         base(
             "nat-prerouting",
-            "New connections that come in.",
+            "New connections that this node receives.",
             Hook::nat(PREROUTING, PRIORITY_DSTNAT),
             new_connections(),
         ),
@@ -377,7 +382,7 @@ fn of_both_families() -> [Chain; 7] {
         ),
         base(
             "nat-postrouting",
-            "New connections that leave for their backends.",
+            "New connections on their way to backends.",
             Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
             masquerade.into(),
         ),
@@ -387,7 +392,7 @@ fn of_both_families() -> [Chain; 7] {
             Hook::filter(INPUT),
             [translated()].into_iter().chain(checked(Goto)).collect(),
         ),
-        base("filter-forward", "Packets to others.", Hook::filter(FORWARD), checked_first()),
+        base("filter-forward", "Forwarded packets.", Hook::filter(FORWARD), checked_first()),
         base("filter-output", "Packets of this node.", Hook::filter(OUTPUT), checked_first()),
     ]
 }

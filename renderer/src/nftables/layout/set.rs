@@ -183,66 +183,65 @@ impl SetKind {
     pub(super) const fn comment(self) -> &'static str {
         match self {
             Self::Services => {
-                "Frontend -> number of the chain that picks one of its slots: how many there are. The counter counts new \
+                "Frontend -> its number of slots, which selects a chain `pick…`. The counter counts new \
                  connections."
             }
             Self::PickChains => {
-                "The number of a chain -> that chain. The kernel validates every verdict of the table whenever one comes, so \
-                 there is one for each number in use, and not for each frontend."
+                "Number of slots -> chain. The kernel validates every verdict of the table whenever one is \
+                 added, so there is one for each number in use, and not for each frontend."
             }
-            Self::Backends => "Frontend and slot -> backend. A backend of weight w holds w slots.",
+            Self::Backends => "Frontend and slot -> backend. A backend of weight w has w slots.",
             Self::BackendsExternal => {
-                "The same for clients outside, where the policy allows them only backends of this node."
+                "The same for clients outside, with a policy that allows them only backends of this node."
             }
             Self::NoEndpoints => {
-                "Frontends without a backend anywhere: rejected. The counter counts what was refused."
+                "Frontends without a backend anywhere: rejected. The counter counts refused connections."
             }
             Self::NoLocalEndpoints => {
-                "Frontends of a policy that allows only backends of this node, which has none: dropped."
+                "Frontends with a policy that allows only backends of this node, if it has none: dropped."
             }
-            Self::RoutedFrontends => "Frontends that routes carry to their backends: left alone.",
-            Self::MasqueradeAlways => {
-                "External frontends with policy Cluster: masqueraded wherever the client is."
-            }
+            Self::RoutedFrontends => "Frontends that routes carry to their backends: not translated.",
+            Self::MasqueradeAlways => "External frontends with policy Cluster: masqueraded for all clients.",
             Self::MasqueradeLocal => {
                 "External frontends with policy Local: masqueraded only for clients on the node itself."
             }
             Self::ClusterIps => {
-                "Cluster addresses: masqueraded for all but local pods, and rejected on ports that no service has."
+                "Cluster IPs: masqueraded for all clients except local pods, and rejected on ports that no \
+                 service has."
             }
             Self::Hairpin => "Local backends, twice: the connection of a pod to itself must be masqueraded.",
-            Self::Pods => {
-                "Ranges of the pods on this node, where pods are told from clients outside by their addresses."
-            }
+            Self::Pods => "Ranges of the pods on this node, if pods are recognised by their addresses.",
             Self::PodInterfaces => {
-                "Interfaces of the pods on this node, where pods are told from clients outside by where their packets come in."
+                "Interfaces of the pods on this node, if pods are recognised by their interfaces."
             }
             Self::NoMasquerade => {
-                "Whose address is kept on the way to a cluster IP: the pods; or everyone, or no one, where it is configured so."
+                "Clients whose address is kept for cluster IPs: the pods; or all or none, if configured so."
             }
             Self::NoMasqueradeInterfaces => "The same by interfaces.",
-            Self::Loopback => "Loopback, where node ports answer there: nothing from elsewhere may reach it.",
+            Self::Loopback => {
+                "Loopback, if node ports answer there: packets from other machines must not reach it."
+            }
             Self::NodeIps => "Addresses on which node ports answer.",
             Self::Sticky => {
-                "Frontends with session affinity -> for how many seconds the client's backend is remembered: the number of a \
-                 chain."
+                "Frontends with session affinity -> the timeout in seconds, which selects a chain `learn…`."
             }
-            Self::LearnChains => "That number -> the chain.",
+            Self::LearnChains => "Timeout -> chain.",
             Self::Affinity => {
-                "Frontend and client -> backend, as remembered. An entry is refreshed by each new connection."
+                "Frontend and client -> backend: the affinity entries. Each new connection refreshes its \
+                 entry."
             }
-            Self::Restricted => "Frontends that only some sources may reach.",
-            Self::SourceRanges => "Those sources.",
+            Self::Restricted => "Frontends with source ranges.",
+            Self::SourceRanges => "The source ranges of these frontends.",
             Self::ServiceCidrs => {
-                "Ranges from which cluster IPs are taken: an address that no service has is dropped."
+                "Ranges of cluster IPs: packets to an address that no service has are dropped."
             }
             Self::NonMasqueradeCidrs => {
-                "Where pods of this node are masqueraded outside the cluster: the ranges inside, and what else they reach as \
-                 they are."
+                "With masquerading of pods outside the cluster: destinations that pods reach with their \
+                 own addresses."
             }
             Self::Routed => "Addresses of services that routes carry.",
             Self::ServiceInterfaces => {
-                "Interfaces where services answer, if not everywhere; loopback is always among them."
+                "Interfaces where services answer, if they are limited; loopback is always among them."
             }
         }
     }

@@ -15,8 +15,8 @@ Written from the rules in layout/, which the agent also programs through netlink
 the kernel lists when nft loads it with what it lists when the agent does.
 
 An address 0.0.0.0 (or ::) in a key stands for \"any node-port address\": the rules for node ports mask the address away,
-so that one element serves all addresses of the node. Chains `pick…` are made on demand, one per number of slots; and so are
-the base chains that lead to chains which nothing leads to here, so that packets do not pass what no service needs.
+so that one element serves all addresses of the node. Chains `pick…` are created on demand, one per number of slots; so are
+the base chains of features that only some services need, which jump to the chains that no rule here jumps to.
 ";
 
 /// The longest line of a comment.

@@ -175,7 +175,7 @@ fn text((slot, value): &StoredEntry) -> String {
 
 fn describe_difference(is: &str, must: &str) -> String {
     let or_nothing = |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
-    format!("is {}, and must be {}", or_nothing(is), or_nothing(must))
+    format!("is {}, expected {}", or_nothing(is), or_nothing(must))
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ fn drift_is_named_missing_foreign_or_different_with_its_service() {
     let different = drift(|kernel| {
         set(kernel, "services4").insert(WEB.to_owned(), [(None, "0:9".to_owned())].into());
     });
-    let detail = "different is 0:9, and must be 0:3";
+    let detail = "different is 0:9, expected 0:3";
     assert_eq!(different, [told(service, &format!("map services4: {WEB}"), detail)]);
 }
 

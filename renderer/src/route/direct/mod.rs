@@ -241,7 +241,7 @@ impl Direct {
                     self.hops.insert(hop, id, grouping);
                 }
                 // Another program has taken the number; it counts as used.
-                Some(EEXIST) => problems.push(format!("add the next hop {id}: somebody has this number")),
+                Some(EEXIST) => problems.push(format!("add the next hop {id}: another program uses this id")),
                 Some(_) => self.numbers.free(id),
             }
         }

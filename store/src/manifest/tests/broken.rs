@@ -14,7 +14,10 @@ fn every_bad_field_of_service_is_named() {
         ),
         ("ports: {port: 80}", "spec.ports: invalid type: map, expected a sequence"),
         ("ports: [null]", "spec.ports[0]: invalid type: null"),
-        ("ports: [{port: 80, protocol: tcp}]", "spec.ports[0].protocol: \"tcp\" is none of TCP, UDP, SCTP"),
+        (
+            "ports: [{port: 80, protocol: tcp}]",
+            "spec.ports[0].protocol: \"tcp\" is not one of TCP, UDP, SCTP",
+        ),
         ("ports: [{port: 80, nodePort: -1}]", "spec.ports[0].nodePort: -1 is not"),
         ("ports: [{port: 80, targetPort: 70000}]", "spec.ports[0].targetPort: 70000 is not"),
         ("ports: [{port: 80, targetPort: \"\"}]", "spec.ports[0].targetPort: empty"),
@@ -61,16 +64,19 @@ fn every_bad_field_of_service_is_named() {
             "loadBalancerSourceRanges: [10.0.0.0/33]",
             "spec.loadBalancerSourceRanges[0]: \"10.0.0.0/33\" is not",
         ),
-        ("externalTrafficPolicy: local", "spec.externalTrafficPolicy: \"local\" is none of Cluster, Local"),
-        ("internalTrafficPolicy: None", "spec.internalTrafficPolicy: \"None\" is none of Cluster, Local"),
-        ("sessionAffinity: Cookie", "spec.sessionAffinity: \"Cookie\" is none of None, ClientIP"),
+        (
+            "externalTrafficPolicy: local",
+            "spec.externalTrafficPolicy: \"local\" is not one of Cluster, Local",
+        ),
+        ("internalTrafficPolicy: None", "spec.internalTrafficPolicy: \"None\" is not one of Cluster, Local"),
+        ("sessionAffinity: Cookie", "spec.sessionAffinity: \"Cookie\" is not one of None, ClientIP"),
         (
             "sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}",
             "spec.sessionAffinityConfig.clientIP.timeoutSeconds: 86401 is not",
         ),
-        ("type: Loadbalancer", "spec.type: \"Loadbalancer\" is none of"),
+        ("type: Loadbalancer", "spec.type: \"Loadbalancer\" is not one of"),
         ("healthCheckNodePort: 99999", "spec.healthCheckNodePort: 99999 is not"),
-        ("ipFamilies: [IPv4, ipv6]", "spec.ipFamilies[1]: \"ipv6\" is none of IPv4, IPv6"),
+        ("ipFamilies: [IPv4, ipv6]", "spec.ipFamilies[1]: \"ipv6\" is not one of IPv4, IPv6"),
         ("ipFamilies: [IPv4, IPv4]", "spec.ipFamilies[1]: \"IPv4\" is named twice"),
         ("selector: {app: 1}", "spec.selector.app: invalid type: integer `1`, expected a string"),
     ] {
@@ -257,7 +263,7 @@ fn every_bad_field_of_external_workload_is_named() {
         (&format!("{tls}, ports: [{{name: a}}]"), "spec.ports[0].port: 0 is not a number from 1 to 65535"),
         (
             &format!("{tls}, ports: [{{port: 1, protocol: tcp}}]"),
-            "spec.ports[0].protocol: \"tcp\" is none of",
+            "spec.ports[0].protocol: \"tcp\" is not one of",
         ),
         (
             &format!("{tls}, ports: [{{port: 1, name: Http}}]"),
@@ -288,7 +294,7 @@ fn every_bad_field_of_external_workload_is_named() {
         ),
         (
             &format!("{tls}}}, status: {{conditions: [{{type: Ready, status: yes}}]"),
-            "status.conditions[0].status: \"yes\" is none of True, False, Unknown",
+            "status.conditions[0].status: \"yes\" is not one of True, False, Unknown",
         ),
         (
             &format!("{tls}}}, status: {{conditions: [{{type: Ready, status: 'True', lastProbeTime: now}}]"),
