@@ -60,8 +60,8 @@ pub(crate) struct MirrorHandle {
 
 impl MirrorHandle {
     /// Starts the threads, which first report the size of the mirror and whether it has `key`, and which retry after
-    /// `retry_after` when they have failed and nothing changes. They end, with everything written, when the handle is dropped; the
-    /// receiver reports the end.
+    /// `retry_after` when they have failed and nothing changes. They end, with everything written, when the handle is dropped;
+    /// the receiver reports the end.
     ///
     /// # Errors
     /// When no thread can be started.

@@ -2,8 +2,8 @@
 //!
 //! `cargo run -p contiv-controller --example controller-resource -- dir:FOLDER /hosts/ /tmp/hosts`
 //!
-//! The value of `/hosts/NAME` is an address. The callbacks only say that something has changed; the background task writes the file
-//! as a whole, and not before every object of the first list was seen: a file of the first few would take the others away.
+//! The value of `/hosts/NAME` is an address. The callbacks only say that something has changed; the background task writes the
+//! file as a whole, and not before every object of the first list was seen: a file of the first few would take the others away.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

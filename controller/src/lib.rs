@@ -20,8 +20,8 @@
 //! | [`writer`] | writes that never overwrite a concurrent change and never happen after the lease is lost |
 //! | [`testing`] | controllers without loops, for tests |
 //!
-//! The crate's folder `examples/` has programs to start from; `contiv-store-testing` has a store in memory with seeded faults. All
-//! times are those of tokio's clock, so tests of controllers can pause it.
+//! The crate's folder `examples/` has programs to start from; `contiv-store-testing` has a store in memory with seeded faults.
+//! All times are those of tokio's clock, so tests of controllers can pause it.
 
 pub mod cache;
 pub mod callbacks;

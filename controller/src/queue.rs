@@ -1,4 +1,5 @@
 //! The work queue: which keys need work, each once, never two workers on one key.
+//!
 //! A queue has only keys. A worker that gets a key reads the current object from the cache, so that no worker acts
 //! on an object that was replaced while its key waited.
 //!

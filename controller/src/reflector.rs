@@ -1,4 +1,5 @@
 //! Reflectors: what fills a cache, and says what changed.
+//!
 //! A reflector uses [`contiv_store::Feed`], which lists and watches: there is one implementation of that
 //! in the project. The reflector adds the type: it decodes, keeps a [`Cache`], and compares each list with it so that
 //! no deletion is lost.

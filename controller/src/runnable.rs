@@ -13,8 +13,8 @@ use crate::BoxError;
 pub use placement::Placement;
 pub use setup::Setup;
 
-/// A unit of work that is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or one that is no controller of
-/// keys.
+/// A unit of work that is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or one that is no
+/// controller of keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -83,8 +83,8 @@ pub trait Run: Send {
         pending().boxed()
     }
 
-    /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits a second after the lease is lost, or when it outlasts
-    /// the grace of the manager.
+    /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits a second after the lease is lost, or when it
+    /// outlasts the grace of the manager.
     ///
     /// # Errors
     /// When it cannot continue; then a new run is made.

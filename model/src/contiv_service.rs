@@ -66,8 +66,8 @@ pub struct ContivService {
     pub source_ranges: BTreeSet<IpNetwork>,
     /// The ranges restrict the node ports too. Never set without ranges.
     pub source_ranges_on_node_ports: bool,
-    /// The port on which the node answers health checks of a load balancer: whether it has local backends. Only load balancers with
-    /// external policy Local have one.
+    /// The port on which the node answers health checks of a load balancer: whether it has local backends. Only load balancers
+    /// with external policy Local have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.

@@ -9,7 +9,8 @@ use crate::{RenderError, Verifier, Watch};
 
 /// Brings one kind of dataplane to the desired state, and keeps it there.
 ///
-/// The first call is always [`Renderer::resync`], or [`Renderer::prepare`] before it. Calls are blocking and never concurrent. After an error from [`Renderer::update`] the caller resyncs. Both are idempotent.
+/// The first call is always [`Renderer::resync`], or [`Renderer::prepare`] before it. Calls are blocking and never concurrent.
+/// After an error from [`Renderer::update`] the caller resyncs. Both are idempotent.
 pub trait Renderer: Send {
     /// The name under which it is registered, as in `--renderers nftables`.
     fn name(&self) -> &'static str;

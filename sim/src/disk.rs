@@ -1,4 +1,5 @@
-//! A model of the agent's state folder: written data survives the end of the process; of the mirror, synced data also survives a power failure. After a boot the machine has no pods.
+//! A model of the agent's state folder: written data survives the end of the process; of the mirror, synced data also survives
+//! a power failure. After a boot the machine has no pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Checks the agent's history against the inputs of the simulation: every event is recorded once, in order, with the result of the renderer call that applied it; and metrics count it once.
+//! Checks the agent's history against the inputs of the simulation: every event is recorded once, in order, with the result of
+//! the renderer call that applied it; and metrics count it once.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -108,7 +109,8 @@ impl ExpectedHistory {
         *self.counts.entry(series(name)).or_default() += 1;
     }
 
-    /// Must be called after each request to attach or detach a pod. It is an event unless it was refused, or there was nothing to detach.
+    /// Must be called after each request to attach or detach a pod. It is an event unless it was refused, or there was nothing
+    /// to detach.
     pub(crate) fn on_pod_request(&mut self, kind: &'static str, first: Option<&Answer>, now: Now) {
         let is_event = match first {
             Some(Ok(is_done)) => *is_done,
@@ -162,7 +164,8 @@ impl ExpectedHistory {
         Ok(())
     }
 
-    /// The result must be that of the first call after the event that could apply it: an update does not revert a foreign change, and a repair applies nothing else.
+    /// The result must be that of the first call after the event that could apply it: an update does not revert a foreign
+    /// change, and a repair applies nothing else.
     fn check_outcome(&self, record: &Record) -> Result<(), String> {
         let useless = if record.kind == FOREIGN_CHANGE { "update" } else { "heal" };
         for outcome in record.renderers.values() {

@@ -142,7 +142,8 @@ fn difference(one: &str, other: &str) -> String {
     format!("it is:\n{}\nexpected:\n{}", part(&one), part(&other))
 }
 
-/// The reports of an agent that starts now with this store, on a node with these addresses and attached pods, with an empty mirror and an empty kernel.
+/// The reports of an agent that starts now with this store, on a node with these addresses and attached pods, with an empty
+/// mirror and an empty kernel.
 pub(crate) fn fresh(
     store: &ModelStore,
     addresses: &LocalAddresses,

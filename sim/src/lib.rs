@@ -1,4 +1,6 @@
-//! A simulation of a whole node in one thread and in simulated time: the real core and the real nftables renderer, with models of the store, the kernel and the disk.
+//! A simulation of a whole node in one thread and in simulated time: the real core and the real nftables renderer, with models
+//! of the store, the kernel and the disk.
+//!
 //! - [`kernel`]: nf_tables and conntrack, driven by the netlink messages that the renderer encodes.
 //! - [`store`], [`disk`]: the store that the agent watches, and its state folder.
 //! - [`cluster`]: the writes of clients, and the traffic to expect from them.

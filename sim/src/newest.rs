@@ -1,4 +1,5 @@
-//! Checks that no active object goes back to an older revision: clients write each endpoint once, in rising order, so the newest endpoint of a service shows how old its active state is.
+//! Checks that no active object goes back to an older revision: clients write each endpoint once, in rising order, so the
+//! newest endpoint of a service shows how old its active state is.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -1,4 +1,6 @@
-//! Tracks the copies of the node's own Node object. If it is deleted, or a backup without it is restored, the agent keeps its last state, and so does the mirror: as long as one of them has it, node ports must answer. An agent that starts without a copy cannot know the node's addresses.
+//! Tracks the copies of the node's own Node object. If it is deleted, or a backup without it is restored, the agent keeps its
+//! last state, and so does the mirror: as long as one of them has it, node ports must answer. An agent that starts without a
+//! copy cannot know the node's addresses.
 
 use std::time::Duration;
 

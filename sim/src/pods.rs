@@ -1,4 +1,5 @@
-//! The callers of `POST /pods` and `DELETE /pods`, such as CNI plugins: each must get exactly one answer in time, and the answer must be true until the pod is attached or detached again.
+//! The callers of `POST /pods` and `DELETE /pods`, such as CNI plugins: each must get exactly one answer in time, and the
+//! answer must be true until the pod is attached or detached again.
 
 use std::{collections::BTreeMap, time::Duration};
 

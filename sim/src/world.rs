@@ -1,4 +1,5 @@
-//! A whole node in simulated time: the real core and the real nftables renderer with models of the store, the kernel and the disk. One seed determines everything: the writes of clients, the faults, and the order of events.
+//! A whole node in simulated time: the real core and the real nftables renderer with models of the store, the kernel and the
+//! disk. One seed determines everything: the writes of clients, the faults, and the order of events.
 
 use std::{
     any::Any,
@@ -234,7 +235,8 @@ impl World {
         }
     }
 
-    /// Repeats the run of a violation without each kind of fault that it does not need. Returns a violation with a shorter trace, and the kinds of faults that it needs.
+    /// Repeats the run of a violation without each kind of fault that it does not need. Returns a violation with a shorter
+    /// trace, and the kinds of faults that it needs.
     pub fn shrink(violation: Violation) -> (Violation, Vec<Fault>) {
         let (mut left, mut without) = (violation, Vec::new());
         for fault in faults::ALL {
@@ -750,7 +752,8 @@ impl World {
         }
     }
 
-    /// Records since when the agent knows the current endpoints of each service. For a service with an invalid value its earlier endpoints are expected, if they are those of the last valid value.
+    /// Records since when the agent knows the current endpoints of each service. For a service with an invalid value its
+    /// earlier endpoints are expected, if they are those of the last valid value.
     fn note_expectations(&mut self) {
         let clock = self.clock;
         let served: BTreeMap<u16, Vec<Ipv4Addr>> =

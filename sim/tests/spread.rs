@@ -1,5 +1,5 @@
-//! How new connections spread over the backends of a service: the renderer's table in the modelled kernel, which executes its rules for
-//! each connection, with random numbers from a seed and the kernel's own hash.
+//! How new connections spread over the backends of a service: the renderer's table in the modelled kernel, which executes its
+//! rules for each connection, with random numbers from a seed and the kernel's own hash.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 use std::{
@@ -138,8 +138,8 @@ enum Step {
     Removed(u8),
 }
 
-/// Grows a service from one backend to all, and shrinks it again, each time by a backend of a weight from 1 to 4. `check` sees it after
-/// each step, and the slots before.
+/// Grows a service from one backend to all, and shrinks it again, each time by a backend of a weight from 1 to 4. `check` sees
+/// it after each step, and the slots before.
 fn grow_and_shrink(balance: Balance, mut check: impl FnMut(&Service, &[u8], Step, &mut StdRng)) {
     let mut random = StdRng::seed_from_u64(64);
     let mut service = Service::new(balance);

@@ -17,8 +17,8 @@ impl Backoff {
         Self { first, longest, failures: 0 }
     }
 
-    /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of it),
-    /// as from `rand::random()`; any other value counts as 1.
+    /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of
+    /// it), as from `rand::random()`; any other value counts as 1.
     pub fn next(&mut self, random: f64) -> Duration {
         let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.longest);
         self.failures = self.failures.saturating_add(1);

@@ -1,4 +1,5 @@
-//! List and watch with reconnects: the counterpart of client-go's `Reflector.ListAndWatch`, and the only user of [`Store::watch`].
+//! List and watch with reconnects: the counterpart of client-go's `Reflector.ListAndWatch`, and the only user of
+//! [`Store::watch`].
 
 mod outage;
 
@@ -24,7 +25,8 @@ const HEALTHY_DURATION: Duration = Duration::from_secs(5);
 /// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// All entries below the prefix. The first event with content, sent again whenever changes may have been missed; keys that are not in it are deleted. A feed with pages sends the parts of a list instead.
+    /// All entries below the prefix. The first event with content, sent again whenever changes may have been missed; keys that
+    /// are not in it are deleted. A feed with pages sends the parts of a list instead.
     Snapshot(Snapshot),
     /// A part of a list, of a feed with pages.
     List(ListPart),

@@ -1,5 +1,6 @@
 //! The stores of contiv: one trait, [`Store`], with etcd, a folder of manifests and a Kubernetes API server behind
 //! it.
+//!
 //! - [`url`] parses store URLs; [`open()`] opens the store of a URL.
 //! - [`etcd`], [`dir`] and [`mod@kube`] are the backends. All hold the same keys and the same values, those of Contiv.
 //! - [`feed`] lists and watches a store: snapshot, changes, reconnects.

@@ -188,8 +188,8 @@ impl Mirror {
         })
     }
 
-    /// The number of the last log record that is saved; none if nothing is, or if it is unknown. After a version without a log has
-    /// written, older records are outdated, and removed.
+    /// The number of the last log record that is saved; none if nothing is, or if it is unknown. After a version without a log
+    /// has written, older records are outdated, and removed.
     pub fn prepare_log(folder: &Path) -> Option<u64> {
         let path = folder.join(FILE);
         let prepare = || {

@@ -119,8 +119,8 @@ impl fmt::Display for StoreUrl {
 }
 
 impl StoreUrl {
-    /// Whether both name the same store. One member is enough to know an etcd: their order means nothing, members come and go, and
-    /// connections are changed to TLS.
+    /// Whether both name the same store. One member is enough to know an etcd: their order means nothing, members come and go,
+    /// and connections are changed to TLS.
     pub fn names_the_store_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Etcd { endpoints, .. }, Self::Etcd { endpoints: others, .. }) => {

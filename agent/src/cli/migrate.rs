@@ -18,6 +18,7 @@ use super::{
 use plan::{Conversion, Migration};
 
 /// Convert kube-proxy's configuration to contiv's
+///
 /// Prints agent.toml to standard output, and the remaining manual steps to standard error; with --check, a line for each setting
 /// of kube-proxy. Writes no file but that of --write. Exit codes: 0 every setting is converted or not needed; 1 a setting must be
 /// done by hand or is not known, or the configuration cannot be read; 2 wrong usage.

@@ -1,5 +1,5 @@
-//! The settings that an agent would have on a node, for commands that work without an agent: flags override the environment, which
-//! overrides the file, as for the agent.
+//! The settings that an agent would have on a node, for commands that work without an agent: flags override the environment,
+//! which overrides the file, as for the agent.
 
 use std::{
     collections::BTreeSet,
@@ -65,7 +65,8 @@ pub(super) struct NodeSettings {
     flags: NodeFlags,
 }
 
-/// The agent's flags that affect services, as on the command line. The environment is read only when the settings are needed: its values do not matter if a running agent is queried.
+/// The agent's flags that affect services, as on the command line. The environment is read only when the settings are needed:
+/// its values do not matter if a running agent is queried.
 #[derive(Debug)]
 struct NodeFlags {
     arguments: Vec<OsString>,

@@ -1,8 +1,8 @@
 //! A trace of each change, for an OpenTelemetry collector.
 //!
-//! Spans are made afterwards, from the history: the node core and the renderers are not involved, and without a collector nothing of
-//! this runs. Traces that the collector refuses are sent again; events that the history drops meanwhile are lost, which is
-//! logged.
+//! Spans are made afterwards, from the history: the node core and the renderers are not involved, and without a collector
+//! nothing of this runs. Traces that the collector refuses are sent again; events that the history drops meanwhile are lost,
+//! which is logged.
 
 mod collector;
 mod spans;

@@ -36,8 +36,8 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     format!("ready{from_mirror}{quarantined}")
 }
 
-/// The state of this instance of the controllers: the most urgent of those that apply. `waiting` are the controllers that have not
-/// synced.
+/// The state of this instance of the controllers: the most urgent of those that apply. `waiting` are the controllers that have
+/// not synced.
 pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     if let Some(reason) = &leadership.store_down {
         return format!("the store cannot be watched: {}", one_line(reason));

@@ -1,4 +1,5 @@
 //! Looks up the addresses of instances that are registered by a host name.
+//!
 //! A name is looked up again when its time to live is over. A failure changes nothing: the addresses that were found before stay.
 
 use std::{

@@ -8,7 +8,8 @@
 //!   connections of clients are rejected at once instead of reaching another service.
 //! - Endpoints that were deleted while their source service is unknown are restored from the annotations of their service.
 //! - A service keeps its allocated cluster addresses, also if another program changes them. Of two services with the same
-//!   address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a [`Problem`].
+//! address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a
+//! [`Problem`].
 //! - A service whose objects are too large for the store is not written and is a [`Problem`]. Other services are written.
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 
@@ -267,9 +268,9 @@ impl Planner<'_> {
         }
     }
 
-    /// The cluster addresses of a service, and the reasons why requested ones are not used. There is one address for each family of
-    /// its endpoints or of its current addresses: the requested one, else the current one, else a free one. If a requested address
-    /// is taken, a stored service keeps its current one.
+    /// The cluster addresses of a service, and the reasons why requested ones are not used. There is one address for each
+    /// family of its endpoints or of its current addresses: the requested one, else the current one, else a free one. If a
+    /// requested address is taken, a stored service keeps its current one.
     ///
     /// # Errors
     /// When a new service cannot get an address.

@@ -1,5 +1,7 @@
 //! Registries: the sources of services.
-//! A registry watches its source and publishes its content. A failed query never means that something was deleted: the watch ends with an error, the published content stays, and the registry is watched again after a pause.
+//!
+//! A registry watches its source and publishes its content. A failed query never means that something was deleted: the watch
+//! ends with an error, the published content stays, and the registry is watched again after a pause.
 
 pub mod consul;
 #[cfg(feature = "dns")]
@@ -41,7 +43,8 @@ impl RegistryError {
 
 /// A source of services.
 pub trait Registry: Send + Sync + 'static {
-    /// Watches the source and publishes its content until a failure. It is called again later, and the future may be dropped at any await. Addresses of instances must come from [`address`].
+    /// Watches the source and publishes its content until a failure. It is called again later, and the future may be dropped at
+    /// any await. Addresses of instances must come from [`address`].
     fn watch<'a>(&'a self, publisher: &'a Publisher) -> BoxFuture<'a, RegistryError>;
 }
 

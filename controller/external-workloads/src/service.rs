@@ -30,8 +30,8 @@ pub struct Service {
     pub uid: i64,
     /// Its labels; its slices have them too.
     pub labels: BTreeMap<String, String>,
-    /// The labels of the workloads that it selects. An empty selector selects none: the stored form does not distinguish it from a
-    /// missing one.
+    /// The labels of the workloads that it selects. An empty selector selects none: the stored form does not distinguish it
+    /// from a missing one.
     pub selector: Labels,
     /// Whether it is an alias of an external name and has no endpoints.
     pub is_external_name: bool,
@@ -108,7 +108,8 @@ impl Service {
         }
     }
 
-    /// Whether this controller writes its slices: it has a selector, is no `ExternalName` service, and its namespace is not exempt.
+    /// Whether this controller writes its slices: it has a selector, is no `ExternalName` service, and its namespace is not
+    /// exempt.
     pub fn is_ours(&self) -> bool {
         !self.is_external_name && !self.selector.is_empty() && self.namespace != EXEMPT_NAMESPACE
     }

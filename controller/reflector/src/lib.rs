@@ -1,8 +1,8 @@
 //! Contiv's reflector (KSR): keeps the objects of a Kubernetes API server in a store, in Contiv's form.
 //!
-//! Pods, services, endpoints, endpoint slices, external workloads, nodes and namespaces are watched at source and store, each type by itself. For each
-//! key the stored object is compared with that of Kubernetes by a pure function (`state`), so that the first pass, a change, a
-//! lost connection, another client's write and a store that lost its data are handled in the same way.
+//! Pods, services, endpoints, endpoint slices, external workloads, nodes and namespaces are watched at source and store, each
+//! type by itself. For each key the stored object is compared with that of Kubernetes by a pure function (`state`), so that the
+//! first pass, a change, a lost connection, another client's write and a store that lost its data are handled in the same way.
 //!
 //! - Nothing is written before source and store were listed, and nothing is written that is already stored.
 //! - Objects of other writers (`ownership`) are neither written nor swept.

@@ -18,7 +18,8 @@ type Values<T> = dyn Fn(&Object<T>) -> Vec<String> + Send + Sync;
 /// - An *owner* or another single reference: [`Index::single`] with the owner's key as value.
 /// - Several *references*: [`Index::multi`].
 /// - Objects *by their labels*: [`Index::labels`], asked with [`View::selected`](super::View::selected).
-/// - Objects with selectors, *by the labels they select*: [`Index::selectors`], queried with [`View::selecting`](super::View::selecting).
+/// - Objects with selectors, *by the labels they select*: [`Index::selectors`], queried with
+///   [`View::selecting`](super::View::selecting).
 /// - *Bound references*: when an object's old pointer must lead to its old target, index the pointers that were
 ///   recorded with the last result, not only the present ones.
 pub struct Index<T> {

@@ -108,7 +108,8 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::labels`](super::Index::labels) that have all of these labels, by key. An empty selector selects nothing.
+    /// The objects of an [`Index::labels`](super::Index::labels) that have all of these labels, by key. An empty selector
+    /// selects nothing.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].

@@ -102,8 +102,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Sets the span in which all of the controller runs, so that its fields are with everything that is logged there. The default
-    /// is none; the runtime's own messages have the field `controller` in any case.
+    /// Sets the span in which all of the controller runs, so that its fields are with everything that is logged there. The
+    /// default is none; the runtime's own messages have the field `controller` in any case.
     #[must_use]
     pub fn with_span(mut self, span: Span) -> Self {
         self.span = span;
@@ -137,8 +137,8 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Watches a channel. The mapper returns the keys to reconcile for each event, as of [`Self::with_watch`]. Its errors and panics
-    /// are retried with a back-off.
+    /// Watches a channel. The mapper returns the keys to reconcile for each event, as of [`Self::with_watch`]. Its errors and
+    /// panics are retried with a back-off.
     #[must_use]
     pub fn with_custom_watch<E: Send + 'static, Error: Into<BoxError>>(
         mut self,
@@ -215,9 +215,9 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is cancelled:
-    /// it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the lease is lost; then
-    /// it is dropped where it awaits. If it fails, the controller is restarted.
+    /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is
+    /// cancelled: it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the
+    /// lease is lost; then it is dropped where it awaits. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where

@@ -133,8 +133,8 @@ impl Problems {
         checked.map_err(|problem| self.warn(field, format!("{problem}; it is ignored"))).ok()
     }
 
-    /// The object with the warnings. An error if one of its fields is invalid, or if it has addresses and all of them are invalid:
-    /// without them it would count as an object without addresses.
+    /// The object with the warnings. An error if one of its fields is invalid, or if it has addresses and all of them are
+    /// invalid: without them it would count as an object without addresses.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
         let Self { mut errors, mut warnings, mut left_out, has_address } = self;
         if !errors.is_empty() || !left_out.is_empty() && !has_address {

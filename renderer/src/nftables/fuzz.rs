@@ -18,8 +18,8 @@ pub(crate) fn skeleton() -> String {
     layout::skeleton(&layout::Sizes::new())
 }
 
-/// The first byte chooses the set, the other bytes are an element of it: it round-trips through the encoder, and the verifier's reader
-/// agrees.
+/// The first byte chooses the set, the other bytes are an element of it: it round-trips through the encoder, and the verifier's
+/// reader agrees.
 pub(crate) fn element(input: &[u8]) {
     let Some((set, attributes)) = input.split_first() else { return };
     let sets: Vec<Set> = Set::all().collect();
@@ -46,8 +46,8 @@ pub(crate) fn notifications(input: &[u8]) {
     assert!(told.is_none_or(|told| !told.is_empty() && !told.contains(char::is_control)));
 }
 
-/// The first four bytes are the offset of the error; the other bytes are a refused message with its error text. Everything is read or
-/// ignored.
+/// The first four bytes are the offset of the error; the other bytes are a refused message with its error text. Everything is
+/// read or ignored.
 pub(crate) fn refusal(input: &[u8]) {
     let Some((offset, message)) = input.split_first_chunk() else { return };
     let reasons = messages(message).filter_map(|answer| answer.error_text()).map(str::to_owned);

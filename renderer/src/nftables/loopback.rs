@@ -1,7 +1,8 @@
 //! Node ports on 127.0.0.1: the sysctl `route_localnet` lets connections from loopback leave through other interfaces.
-//! `route_localnet` also accepts packets from other machines to loopback. The set `loopback4` protects against that, so it is filled
-//! before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch. Source: the kernel's
-//! `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
+//!
+//! `route_localnet` also accepts packets from other machines to loopback. The set `loopback4` protects against that, so it is
+//! filled before the switch is turned on, and emptied only after it is turned off. IPv6 has no such switch. Source: the
+//! kernel's `Documentation/networking/ip-sysctl.rst`, CVE-2020-8558.
 
 use std::io;
 

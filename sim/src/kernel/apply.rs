@@ -1,5 +1,5 @@
-//! A transaction: messages that change the ruleset one after another, and are committed together or not at all. Source: the kernel's
-//! `net/netfilter/nf_tables_api.c`.
+//! A transaction: messages that change the ruleset one after another, and are committed together or not at all. Source: the
+//! kernel's `net/netfilter/nf_tables_api.c`.
 
 mod chain;
 mod elements;

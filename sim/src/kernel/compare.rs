@@ -1,4 +1,5 @@
-//! Compares the model with a real kernel: both get the same random transactions, and must give the same answers and have the same tables afterwards.
+//! Compares the model with a real kernel: both get the same random transactions, and must give the same answers and have the
+//! same tables afterwards.
 
 mod exchange;
 mod generate;
@@ -77,7 +78,8 @@ fn loads_modules() -> bool {
 /// After this number of transactions both start again with empty rulesets, so that these do not grow.
 const EPISODE: usize = 200;
 
-/// The kernel keeps the last start element of a transaction until its clock ticks; the model until the transaction ends. So transactions with intervals are at least one tick of the slowest kernel clock apart.
+/// The kernel keeps the last start element of a transaction until its clock ticks; the model until the transaction ends. So
+/// transactions with intervals are at least one tick of the slowest kernel clock apart.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Sends `count` transactions to both. `kernel` must be in its own network namespace without tables.

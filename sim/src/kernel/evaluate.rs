@@ -1,4 +1,5 @@
-//! Evaluates a new connection: interprets the rules of all tables, expression by expression as `nft_do_chain`, in the order of the hooks of the network stack.
+//! Evaluates a new connection: interprets the rules of all tables, expression by expression as `nft_do_chain`, in the order of
+//! the hooks of the network stack.
 
 mod interpreter;
 mod jhash;
@@ -38,13 +39,15 @@ pub enum Fate {
 }
 
 impl ModelKernel {
-    /// Evaluates a connection without changing counters, affinity entries or conntrack. `draw` returns the random numbers of rules, each below its argument.
+    /// Evaluates a connection without changing counters, affinity entries or conntrack. `draw` returns the random numbers of
+    /// rules, each below its argument.
     pub fn evaluate(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let state = self.0.lock();
         evaluate(&state, connection, draw).fate
     }
 
-    /// The same for a real connection, with all changes that its first packet makes. An established connection keeps its destination.
+    /// The same for a real connection, with all changes that its first packet makes. An established connection keeps its
+    /// destination.
     pub fn open(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let mut state = self.0.lock();
         let is_same = |known: &&Connection| {

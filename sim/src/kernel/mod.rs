@@ -1,4 +1,5 @@
-//! A model of the kernel's nf_tables and conntrack at their netlink interface: it applies the messages that the renderer encodes, and answers as Linux does.
+//! A model of the kernel's nf_tables and conntrack at their netlink interface: it applies the messages that the renderer
+//! encodes, and answers as Linux does.
 //!
 //! ```text
 //! Nftables (real) ─ netlink ─► socket ─► batch ─► apply ─► ruleset ─┬─► dump, get ─► netlink
@@ -9,8 +10,8 @@
 //! It shares no code with the renderer: numbers and rules are those of the kernel's `include/uapi/linux/netfilter/nf_tables.h`,
 //! `net/netfilter/nfnetlink.c` and `nf_tables_api.c`. [`compare`] compares it with a real kernel.
 //!
-//! Not modelled: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`; catch-all
-//! elements; and all expressions that neither the renderer nor [`compare`] writes.
+//! Not modelled: objects other than tables, chains, rules, sets and elements; the families besides `inet`, `ip` and `ip6`;
+//! catch-all elements; and all expressions that neither the renderer nor [`compare`] writes.
 
 mod apply;
 mod attributes;

@@ -1,4 +1,5 @@
-//! Notifications of a transaction to listeners: a message for each created or deleted object, and a last one with the new generation and the process.
+//! Notifications of a transaction to listeners: a message for each created or deleted object, and a last one with the new
+//! generation and the process.
 
 use super::{
     attributes::Writer,

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 pub(super) struct Check {
     /// Field and reason, in the order in which they were found.
     pub(super) findings: Vec<(String, String)>,
-    /// Whether a finding makes the whole object unusable. Unknown values and wrong addresses do not: the object is used without them.
+    /// Whether a finding makes the whole object unusable. Unknown values and wrong addresses do not: the object is used without
+    /// them.
     is_broken: bool,
     /// Whether the object has a valid address or a node port.
     has_address: bool,

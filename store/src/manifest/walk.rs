@@ -74,8 +74,8 @@ impl Target {
         }
     }
 
-    /// Opens the file for reading without blocking. A link that has taken the place of the file, or of a folder above it, does not
-    /// lead out of the root.
+    /// Opens the file for reading without blocking. A link that has taken the place of the file, or of a folder above it, does
+    /// not lead out of the root.
     fn open(&self) -> io::Result<File> {
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         match self {

@@ -22,8 +22,8 @@ pub(super) const CACHE_BYTES: usize = 1 << 20;
 pub(super) const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> = TableDefinition::new("entries");
 /// One row: format, revision, number of entries, checksum over them.
 pub(super) const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("state");
-/// One row: the number of the last log record that is contained, and the state without its format. A version without a log changes
-/// the state only.
+/// One row: the number of the last log record that is contained, and the state without its format. A version without a log
+/// changes the state only.
 pub(super) const LOG: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("log");
 /// One row: the store that is mirrored.
 const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");

@@ -27,7 +27,8 @@ pub use segment::{List, remove_saved, remove_until};
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// The limit of changes that are not in the mirror. Beyond it changes are not logged.
 const MAX_CHANGES_BYTES: u64 = 64 << 20;
-/// How many lists in a row that keep saved values may wait for the mirror. A list that keeps none replaces all earlier records, so it is always written.
+/// How many lists in a row that keep saved values may wait for the mirror. A list that keeps none replaces all earlier records,
+/// so it is always written.
 const MAX_KEEPING_LISTS: usize = 8;
 /// The size of a write of a list.
 const PIECE_BYTES: usize = 256 << 10;
@@ -58,7 +59,8 @@ struct Segment {
 }
 
 impl Log {
-    /// Continues the log in a folder. Its records stay there until the mirror has them. `saved` is the number of the last record that the mirror has.
+    /// Continues the log in a folder. Its records stay there until the mirror has them. `saved` is the number of the last
+    /// record that the mirror has.
     pub fn begin(folder: &Path, source: &str, saved: Option<u64>) -> Self {
         let last = match saved {
             Some(_) => {
@@ -113,7 +115,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a list, the complete content of the store. The saved values of the keys in `keep` stay. Returns the number, and the list for the mirror.
+    /// Writes a list, the complete content of the store. The saved values of the keys in `keep` stay. Returns the number, and
+    /// the list for the mirror.
     pub fn append_list(
         &mut self,
         revision: i64,
@@ -181,7 +184,8 @@ impl Log {
         self.closed.retain(|segment| segment.last > number);
     }
 
-    /// Removes the segments before the last list that replaces them. The newest list does not count: a power failure may truncate it.
+    /// Removes the segments before the last list that replaces them. The newest list does not count: a power failure may
+    /// truncate it.
     fn forget_old_lists(&mut self) {
         let newest = self.closed.iter().rposition(|segment| segment.is_list).unwrap_or_default();
         if let Some(base) = self.closed.range(..newest).rposition(|segment| segment.replaces_all) {

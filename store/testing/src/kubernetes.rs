@@ -240,8 +240,8 @@ current-context: here
         self.shared.is_cut.send_replace(false);
     }
 
-    /// Answers all requests of a type with this code; `resource` is its plural. External workloads are answered with 404 until the
-    /// first one is put: their custom resource definition is not there.
+    /// Answers all requests of a type with this code; `resource` is its plural. External workloads are answered with 404 until
+    /// the first one is put: their custom resource definition is not there.
     pub fn deny(&self, resource: &str, code: Option<u16>) {
         let denied = &mut self.shared.faults.lock().denied;
         match code {

@@ -32,7 +32,8 @@ const FIRST_COUNTER: u8 = 150;
 const WINDOW: u8 = 170;
 const WINDOW_LENGTH: u16 = 4;
 
-/// The address of etcd for agents, while it is redirected. Nothing listens there, so without that connections are refused at once.
+/// The address of etcd for agents, while it is redirected. Nothing listens there, so without that connections are refused at
+/// once.
 const STORE: &str = "127.0.0.1:3379";
 const REDIRECT: &str = "table ip etcd-redirect {
     chain output {

@@ -1,5 +1,5 @@
-//! Scenarios of Contiv's nat44 renderer and its options that are seen with packets only: where what leaves the cluster goes out and
-//! with which address, fragments, idle flows, and answers that come back by another way.
+//! Scenarios of Contiv's nat44 renderer and its options that are seen with packets only: where what leaves the cluster goes out
+//! and with which address, fragments, idle flows, and answers that come back by another way.
 
 use std::{
     io,
@@ -298,7 +298,8 @@ const fn by_family() -> [[&'static str; 2]; 2] {
     [[ours4, theirs4], [ours6, theirs6]]
 }
 
-/// The end of a VXLAN tunnel, with this number, by which a node reaches the pods of another one; the other end has the other number.
+/// The end of a VXLAN tunnel, with this number, by which a node reaches the pods of another one; the other end has the other
+/// number.
 fn add_tunnel(from: &Namespace, to: &Namespace, number: u8, pods: &Range) -> Result<()> {
     let (local, remote, other) = (from.host.v4, to.host.v4, 3 - number);
     let script = format!(

@@ -28,8 +28,8 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 /// Compare the kernel with the desired state, and list every missing, foreign or different element
 ///
 /// Asks the agent for its services, reads the whole table (and the routes, if the agent programs any) back from the kernel of
-/// this machine, and changes nothing. Needs root; --nft needs the program nft. Exit codes: 0 equal; 1 different, or unknown; 2 wrong
-/// usage.
+/// this machine, and changes nothing. Needs root; --nft needs the program nft. Exit codes: 0 equal; 1 different, or unknown; 2
+/// wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
     /// Output format; wide cuts nothing, name is the services that something is wrong with

@@ -115,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// A pipe serves as a file that is slow to read: its reader waits for the writer, and the writer for a message of the runtime.
+    /// A pipe serves as a file that is slow to read: its reader waits for the writer, and the writer for a message of the
+    /// runtime.
     #[tokio::test]
     async fn slow_file_does_not_hold_up_the_runtime() {
         let folder = tempfile::tempdir().unwrap();

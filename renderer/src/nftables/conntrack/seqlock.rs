@@ -1,4 +1,5 @@
 //! A sequence lock that keeps programming and the search for stale flows apart, without making programming wait.
+//!
 //! A search that finds a flow to a backend that is being programmed, and that it does not know yet, would delete it as
 //! stale. So each side first marks its own begin and then reads the mark of the other side: at least one of the two sees that
 //! they overlap. Programming that sees a search announces its services; a search that sees programming waits for the end of

@@ -258,8 +258,8 @@ impl<T: Tables> Walk<'_, '_, T> {
         })
     }
 
-    /// Translates to what the map has for the key. With a drawn key it ends one branch for each backend; the one that is left has drawn a
-    /// slot without any.
+    /// Translates to what the map has for the key. With a drawn key it ends one branch for each backend; the one that is left
+    /// has drawn a slot without any.
     fn translate(
         &mut self,
         key: &[Field],

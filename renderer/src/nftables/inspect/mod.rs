@@ -70,8 +70,8 @@ impl Inspector {
         Ok(Self { kernel, rules })
     }
 
-    /// Descriptions of chains and rules that differ from the agent's. If there are any, the evaluation shows what the elements would
-    /// mean to the right rules.
+    /// Descriptions of chains and rules that differ from the agent's. If there are any, the evaluation shows what the elements
+    /// would mean to the right rules.
     pub fn rules(&self) -> &[String] {
         &self.rules
     }

@@ -45,7 +45,8 @@ pub(crate) enum Statement {
     SetPriority(Key, Set),
     /// Follows the verdict that the map has for the key.
     Vmap(Key, Set),
-    /// Translates the destination to what the map has for the key, or without a map to the key; ends the rule if there is nothing.
+    /// Translates the destination to what the map has for the key, or without a map to the key; ends the rule if there is
+    /// nothing.
     Dnat(Family, Key, Option<Set>),
     /// Stores the data in the map under the key, for so many seconds.
     Update {

@@ -74,7 +74,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Validates all tables that need it. False if one is invalid: then the batch is repeated with a validation after each message.
+    /// Validates all tables that need it. False if one is invalid: then the batch is repeated with a validation after each
+    /// message.
     pub(in crate::kernel) fn is_valid(&mut self) -> bool {
         for table in &mut self.next.tables {
             if table.validation == Validation::Skip {

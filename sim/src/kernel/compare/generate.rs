@@ -1,4 +1,5 @@
-//! Random batches: half of them are valid for the existing objects, the others have every kind of mistake that a program can make.
+//! Random batches: half of them are valid for the existing objects, the others have every kind of mistake that a program can
+//! make.
 
 use rand::{RngExt as _, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 

@@ -10,7 +10,8 @@ use crate::kernel::{
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     last_id: u64,
-    /// The last start element of the transaction, if it existed before: an existing end must be of the same interval. The kernel calls it `start_rbe_cookie`.
+    /// The last start element of the transaction, if it existed before: an existing end must be of the same interval. The
+    /// kernel calls it `start_rbe_cookie`.
     start: Option<u64>,
 }
 

@@ -228,7 +228,8 @@ struct Run {
     log: Log,
     mirror: Mirror,
     revision: i64,
-    /// The state of the store, and the states after each unsaved record: with its number, whether it is a list, and none if it is lost.
+    /// The state of the store, and the states after each unsaved record: with its number, whether it is a list, and none if it
+    /// is lost.
     state: State,
     unsaved: Vec<(u64, bool, Option<State>)>,
     saved: State,

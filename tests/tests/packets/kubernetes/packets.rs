@@ -28,8 +28,8 @@ fn answers(lab: &Lab, service: &Service) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Checks that connections reach the current backends across changes and an outage of the API server. `agent` reads the API server directly or
-/// through the reflector.
+/// Checks that connections reach the current backends across changes and an outage of the API server. `agent` reads the API
+/// server directly or through the reflector.
 fn check_across_outage(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>) -> Result<()> {
     let [web, gone] = [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
     for service in [&web, &gone] {
