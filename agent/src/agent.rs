@@ -27,7 +27,7 @@ use crate::{
         CoreConfig, GuardConfig, HistoryLimits, Input, Node, NodeConfig, RendererSpec, Request,
         StoreFeedEnded, VerificationConfig,
     },
-    process::{self, PatientListener, SignalRequest, Signals, listen},
+    process::{self, RetryingListener, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::{StateDir, attached_pods},
     tls::ServerCertificate,
@@ -61,19 +61,20 @@ async fn run_until_stopped(
     );
     let mut signals = Signals::install()?;
     let listener = listen("--listen", config.listen).await?;
-    // With port 0 the system has chosen one.
+    // With port 0 the system chooses one.
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
     let healthz = open_healthz(config).await?;
-    let scrapes = open_metrics(config).await?;
+    let metrics_server = open_metrics(config).await?;
     let store = open_store(config).await?;
     let feed = Feed::start_paged(store, key::ROOT);
     let metrics = Metrics::new(config.service_counters);
     let metrics =
         if config.kube_proxy_metrics { metrics.with_kube_proxy(traffic_renderer(config)) } else { metrics };
-    let stale_flows = metrics.kube_proxy.clone().map(|it| Arc::new(it) as Arc<dyn StaleFlowObserver>);
+    let stale_flows =
+        metrics.kube_proxy.clone().map(|metrics| Arc::new(metrics) as Arc<dyn StaleFlowObserver>);
     let metrics = Arc::new(metrics);
     let (requests, receiver) = mpsc::channel(REQUESTS);
-    let (outputs, health_checks, questions, proxy_health) = health::channels();
+    let (outputs, health_checks, health_check_queries, proxy_health) = health::channels();
     let options = registry::Options { own_table: config.own_table, route: config.routes(), stale_flows };
     let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
@@ -98,7 +99,7 @@ async fn run_until_stopped(
                 traffic_renderer: traffic_renderer(config).into(),
             },
             mirror: Some(config.state_dir.clone()),
-            // Into etcd the controller writes them.
+            // With etcd the controller external-workloads writes these slices.
             derives_slices: !matches!(config.store, StoreUrl::Etcd { .. }),
         },
         feed,
@@ -110,13 +111,13 @@ async fn run_until_stopped(
     .context("failed to start a thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics, questions, log_level, counters(config))
+    let api = Api::new(requests.clone(), metrics, health_check_queries, log_level, counters(config))
         .with_interfaces(contiv_renderer::has_interface)
         .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
-    if let Some(scrapes) = scrapes {
-        servers.spawn(scrapes.serve(api.clone(), stop.clone()));
+    if let Some(metrics_server) = metrics_server {
+        servers.spawn(metrics_server.serve(api.clone(), stop.clone()));
     }
     if let Some(listener) = healthz {
         servers.spawn(serve_healthz(listener, api, proxy_health, stop.clone()));
@@ -139,7 +140,7 @@ async fn run_until_stopped(
             if let Some(manager) = &manager {
                 manager.stopping();
             }
-            ended_as_asked(node.await)
+            node_result(node.await)
         }
     };
     stop.cancel();
@@ -168,13 +169,13 @@ const HEALTHZ: &str = "health for load balancers";
 const METRICS: &str = "metrics for scrapers";
 
 /// The address of /healthz, if it is configured.
-async fn open_healthz(config: &Config) -> anyhow::Result<Option<PatientListener>> {
+async fn open_healthz(config: &Config) -> anyhow::Result<Option<RetryingListener>> {
     let Some(address) = config.healthz_listen.0 else { return Ok(None) };
-    PatientListener::open("--healthz-listen", address, HEALTHZ).await.map(Some)
+    RetryingListener::open("--healthz-listen", address, HEALTHZ).await.map(Some)
 }
 
 async fn serve_healthz(
-    listener: PatientListener,
+    listener: RetryingListener,
     api: Api,
     proxy: watch::Receiver<ProxyHealth>,
     stop: CancellationToken,
@@ -185,16 +186,16 @@ async fn serve_healthz(
     }
 }
 
-/// The address of the metrics, and who may read them how.
+/// The server of the metrics at a separate address: its listener, and the requirements for scrapes.
 #[derive(Debug)]
-struct Scrapes {
-    listener: PatientListener,
-    who: ScrapeGuard,
+struct MetricsServer {
+    listener: RetryingListener,
+    guard: ScrapeGuard,
     certificate: Option<ServerCertificate>,
 }
 
 /// The separate address of the metrics, if it is configured.
-async fn open_metrics(config: &Config) -> anyhow::Result<Option<Scrapes>> {
+async fn open_metrics(config: &Config) -> anyhow::Result<Option<MetricsServer>> {
     let Some(address) = config.metrics_listen.0 else { return Ok(None) };
     let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
     let certificate = Some(&config.metrics_cert_file).filter(is_set);
@@ -209,35 +210,35 @@ async fn open_metrics(config: &Config) -> anyhow::Result<Option<Scrapes>> {
             )
         }
     };
-    let who = ScrapeGuard::new(Some(&config.metrics_token_file).filter(is_set).cloned(), reviewer);
-    if who.asks_for_tokens() && certificate.is_none() && !address.ip().is_loopback() {
-        warn!(%address, "{METRICS}: tokens come unencrypted; set metrics-cert-file and metrics-key-file");
+    let guard = ScrapeGuard::new(Some(&config.metrics_token_file).filter(is_set).cloned(), reviewer);
+    if guard.requires_token() && certificate.is_none() && !address.ip().is_loopback() {
+        warn!(%address, "{METRICS}: tokens are sent unencrypted; set metrics-cert-file and metrics-key-file");
     }
-    let listener = PatientListener::open("--metrics-listen", address, METRICS).await?;
-    Ok(Some(Scrapes { listener, who, certificate }))
+    let listener = RetryingListener::open("--metrics-listen", address, METRICS).await?;
+    Ok(Some(MetricsServer { listener, guard, certificate }))
 }
 
-impl Scrapes {
+impl MetricsServer {
     async fn serve(self, api: Api, stop: CancellationToken) -> io::Result<()> {
         match self.listener.when_free(&stop).await {
-            Some(listener) => http::serve_metrics(listener, api, self.who, self.certificate, stop).await,
+            Some(listener) => http::serve_metrics(listener, api, self.guard, self.certificate, stop).await,
             None => Ok(()),
         }
     }
 }
 
-/// Pods whose interface went while no agent ran are detached, since no other process does it.
+/// The attached pods, without those whose interface was deleted while no agent ran: no other process detaches them.
 fn still_attached(
     mut attached: BTreeMap<PodId, InterfaceName>,
     local: &Local,
 ) -> BTreeMap<PodId, InterfaceName> {
     if let Some(interfaces) = &local.interfaces {
         attached.retain(|pod, interface| {
-            let is_there = interfaces.contains_key(interface);
-            if !is_there {
-                info!(%pod, %interface, "its interface is gone: the pod is not attached any more");
+            let exists = interfaces.contains_key(interface);
+            if !exists {
+                info!(%pod, %interface, "the pod is detached: its interface no longer exists");
             }
-            is_there
+            exists
         });
     }
     attached
@@ -245,12 +246,12 @@ fn still_attached(
 
 type NodeEnd = Result<Result<(), StoreFeedEnded>, tokio::task::JoinError>;
 
-fn ended_as_asked(end: NodeEnd) -> anyhow::Result<()> {
+fn node_result(end: NodeEnd) -> anyhow::Result<()> {
     end.context("the node has failed")?.map_err(Into::into)
 }
 
 fn ended_early(end: NodeEnd) -> anyhow::Result<()> {
-    ended_as_asked(end)?;
+    node_result(end)?;
     Err(anyhow!("the node core ended unexpectedly; this is a bug"))
 }
 
@@ -263,7 +264,7 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
     })
 }
 
-/// How often the kernel is verified, and what follows.
+/// The interval of verifications, and whether differences are repaired.
 fn verification(config: &Config) -> VerificationConfig {
     let interval = (!config.verify_interval.is_zero()).then_some(config.verify_interval);
     VerificationConfig { interval, heal: config.verify_heal }
@@ -297,13 +298,13 @@ fn traffic_renderer(config: &Config) -> &'static str {
 /// Turns signals into requests, until one requests the end. `reloads` receives a message for each SIGHUP.
 async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
     loop {
-        let asked = signals.next().await;
-        let request = match asked {
+        let signal = signals.next().await;
+        let request = match signal {
             SignalRequest::Stop => Request::Shutdown,
             SignalRequest::Reload => Request::Input(Input::Resync { cause: "SIGHUP" }),
         };
-        // If the node is gone it has ended, which is handled elsewhere.
-        if requests.send(request).await.is_err() || asked == SignalRequest::Stop {
+        // Sending fails only after the node core has ended, which the caller handles.
+        if requests.send(request).await.is_err() || signal == SignalRequest::Stop {
             return;
         }
         // Without a service manager nothing receives it, and a full queue contains a reload already.
@@ -318,13 +319,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_without_their_interface_are_not_attached_any_more() {
+    fn pods_with_deleted_interface_are_detached() {
         let pod = |name: &str, interface: &str| (PodId::new("default", name), InterfaceName::new(interface));
         let attached = BTreeMap::from([pod("p1", "veth1"), pod("p2", "veth2")]);
         let interfaces = LocalInterfaces::from([(InterfaceName::new("veth2"), LocalInterface::default())]);
         let local = |interfaces| Local { interfaces, ..Local::default() };
         let left = still_attached(attached.clone(), &local(Some(interfaces)));
         assert_eq!(left, BTreeMap::from([pod("p2", "veth2")]));
-        assert_eq!(still_attached(attached.clone(), &local(None)), attached, "the kernel did not say");
+        assert_eq!(still_attached(attached.clone(), &local(None)), attached, "the interfaces are unknown");
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
 /// Listens on an address as soon as no other program has it. Beside kube-proxy the addresses are in use that it has too; they are
 /// taken over once it is gone.
 #[derive(Debug)]
-pub(crate) struct PatientListener {
+pub(crate) struct RetryingListener {
     address: SocketAddr,
     /// The name of the server, for the log.
     what: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct PatientListener {
     listener: Option<TcpListener>,
 }
 
-impl PatientListener {
+impl RetryingListener {
     /// Listens, if the address is free.
     pub(crate) async fn open(flag: &str, address: SocketAddr, what: &'static str) -> anyhow::Result<Self> {
         let listener = match TcpListener::bind(address).await {

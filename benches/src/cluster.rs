@@ -24,7 +24,7 @@ use crate::{
 pub(crate) use client::{Client, put, unexpected};
 pub use scenario::{SECTION, Scenario};
 
-/// How often the agent is started; fewer times where a start takes seconds.
+/// The number of measured starts; fewer if a start takes seconds.
 const fn starts(workload: Workload) -> usize {
     match workload.services * workload.backends {
         0..=100_000 => 5,
@@ -33,8 +33,8 @@ const fn starts(workload: Workload) -> usize {
     }
 }
 
-/// How long until the allocator has returned the memory of the start.
-const AT_REST: Duration = Duration::from_secs(13);
+/// The time after which the allocator has returned the memory of the start.
+const SETTLE_TIME: Duration = Duration::from_secs(13);
 
 /// Fills an etcd, starts an agent, and measures.
 ///
@@ -55,7 +55,7 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     if scenario.list_alone {
         let list = client_lists(lab, &store)?;
-        figures.push(figure("etcd gives the same keys in pages", list.into(), None));
+        figures.push(figure("list of the same keys alone, in pages", list.into(), None));
     }
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
@@ -72,7 +72,7 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     }
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
     let agent = Agent::start_as_service(lab, &options)?;
-    thread::sleep(AT_REST);
+    thread::sleep(SETTLE_TIME);
     let memory = process::memory(agent.id())?;
     figures.extend([
         figure("start from etcd until ready", median(cold), scenario.start),
@@ -100,7 +100,7 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// How long a client that only reads needs for everything.
+/// The time of a list by a client that only reads.
 fn client_lists(lab: &Lab, client: &Client) -> Result<Duration> {
     let (duration, listed) =
         timed(|| lab.node.run(|| client.runtime.block_on(client.store.list(ROOT)).map_err(unexpected)));

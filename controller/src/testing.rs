@@ -120,7 +120,7 @@ mod tests {
             .with_reconciler(|context: Context<String>, key: Key| async move {
                 assert!(context.first_pass().is_done());
                 match (context.cache().get(&key), context.last_known(&key)) {
-                    (Some(object), _) if object.value == "panic" => panic!("as this test wants"),
+                    (Some(object), _) if object.value == "panic" => panic!("test error"),
                     (Some(_), _) => Ok(Outcome::RequeueNow),
                     (None, Some(_)) => Ok(Outcome::Done),
                     (None, None) => Err("never heard of it".into()),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::Done);
         put(&store, "/t/1", "panic").await;
         let error = controller.reconcile("/t/1").await.unwrap_err().to_string();
-        assert_eq!(error, "it panicked: as this test wants");
+        assert_eq!(error, "it panicked: test error");
     }
 
     /// consul's cached client: what was written shows, what was refused does not.

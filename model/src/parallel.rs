@@ -53,12 +53,12 @@ mod tests {
         let work = |share: &[u32]| {
             if share.contains(&999) {
                 runs.fetch_add(1, Ordering::Relaxed);
-                panic!("as the test wants it");
+                panic!("test panic");
             }
         };
         let items: Vec<u32> = (0..1000).collect();
         let panicked = catch_unwind(AssertUnwindSafe(|| in_shares(&items, 1, work))).unwrap_err();
-        assert_eq!(panicked.downcast_ref(), Some(&"as the test wants it"), "the panic goes on as it was");
+        assert_eq!(panicked.downcast_ref(), Some(&"test panic"), "the panic goes on as it was");
         assert_eq!(runs.into_inner(), 1);
     }
 

@@ -56,7 +56,7 @@ impl<R: Renderer> PoisonIsolator<R> {
                 self.active = Some(applied);
                 return Ok(report);
             }
-            // If every service needs it, no service is to blame.
+            // If every service needs it, no service is refused.
             (Err(error @ RenderError::MissingModules { .. }), known) => {
                 self.active = known;
                 return Err(error);

@@ -12,11 +12,11 @@ use crate::{
 
 /// The name of the only renderer.
 pub(crate) const RENDERER: &str = "nftables";
-/// How many events the history keeps, and how long.
+/// The limits of the history: number and age of events.
 pub(crate) const HISTORY_EVENTS: usize = 1000;
 pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(3600);
 
-/// That of its core, on a node with these addresses and attached pods.
+/// The configuration of the core, on a node with these addresses and attached pods.
 pub(crate) fn core(addresses: &LocalAddresses, attached: &BTreeMap<PodId, InterfaceName>) -> CoreConfig {
     let renderer: Arc<str> = RENDERER.into();
     let range = NODE_PORT_RANGE.parse().map(NodePortAddresses::Within);

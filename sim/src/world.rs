@@ -930,8 +930,8 @@ mod tests {
         let mut world = World::new(7);
         world.note(|| "before it".to_owned());
         let number = 3;
-        let violation = world.catch_panics(|_| panic!("as the test wants it, {number}")).unwrap_err();
-        assert_eq!((violation.seed, violation.what.as_str()), (7, "panic: as the test wants it, 3"));
+        let violation = world.catch_panics(|_| panic!("test panic, {number}")).unwrap_err();
+        assert_eq!((violation.seed, violation.what.as_str()), (7, "panic: test panic, 3"));
         assert!(violation.trace.contains("before it"), "{violation}");
         assert_eq!(world.catch_panics(|_| panic!("plain")).unwrap_err().what, "panic: plain");
     }

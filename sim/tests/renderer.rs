@@ -12,7 +12,7 @@ use contiv_sim::kernel::{Connection, Errno, Fate, Fault, ForeignChange, ModelKer
 const TABLE: &str = "contiv";
 const TCP: u8 = 6;
 
-/// Services with an address, a node port, clients that are remembered, ranges of sources, and several backends.
+/// Services with an address, a node port, session affinity, source ranges, and several backends.
 fn snapshot(services: u8, backends: u8) -> Snapshot {
     let service = |number: u8| {
         let backend = |backend: u8| Backend::new((IpAddr::from([10, 244, number, backend]), 8080).into());
@@ -54,8 +54,8 @@ fn kernel() -> ModelKernel {
     kernel
 }
 
-/// The kernel holds what the snapshot asks for, and nothing else.
-fn assert_right(kernel: &ModelKernel, snapshot: &Snapshot) {
+/// Verifies that the kernel's table matches the snapshot.
+fn assert_matches_snapshot(kernel: &ModelKernel, snapshot: &Snapshot) {
     let mut verifier = contiv_renderer::nftables::TableVerifier::on(kernel.shared());
     let verification = contiv_renderer::Verifier::verify(&mut verifier, snapshot).unwrap();
     assert!(verification.drift.is_empty(), "{:#?}", verification.drift);
@@ -87,19 +87,19 @@ fn resyncs_and_updates_are_applied_and_read_back() {
         let mut renderer = new();
         let (few, many) = (snapshot(9, 2), snapshot(12, 3));
         renderer.resync(&few).unwrap();
-        assert_right(&kernel, &few);
+        assert_matches_snapshot(&kernel, &few);
         renderer.update(&ChangeSet::between(&few, &many)).unwrap();
-        assert_right(&kernel, &many);
+        assert_matches_snapshot(&kernel, &many);
         renderer.update(&ChangeSet::between(&many, &few)).unwrap();
-        assert_right(&kernel, &few);
-        // The next process finds what is right already.
+        assert_matches_snapshot(&kernel, &few);
+        // The next process finds the correct elements.
         drop(renderer);
         kernel.forget_background();
         let mut renderer = new();
         renderer.prepare();
         let report = renderer.resync(&few).unwrap();
         assert_eq!(report.removed, 0);
-        assert_right(&kernel, &few);
+        assert_matches_snapshot(&kernel, &few);
         renderer.cleanup().unwrap();
         assert!(contiv_renderer::nftables::TableVerifier::on(kernel.shared()).elements().unwrap().is_none());
     }
@@ -122,14 +122,14 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
         // If the kernel names the refused element, all others are tried again at once.
         let active = if renderer.update(&changes).is_ok() { &many } else { &few };
         assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for ever");
-        assert_right(&kernel, active);
+        assert_matches_snapshot(&kernel, active);
         renderer.resync(&few).unwrap();
     }
     // The transaction is committed though its answer is lost.
     kernel.inject(Fault::LoseAnswer);
     assert!(renderer.update(&changes).is_err());
     renderer.resync(&many).unwrap();
-    assert_right(&kernel, &many);
+    assert_matches_snapshot(&kernel, &many);
     kernel.set_denied(true);
     let error = renderer.resync(&many).unwrap_err();
     assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
@@ -157,7 +157,7 @@ fn foreign_changes_are_reported_and_healed() {
         ForeignChange::FlushChain(named("services-v4")),
         ForeignChange::DropAtFirst(named("nat-prerouting")),
         ForeignChange::DeleteChain(named("nat-output")),
-        ForeignChange::AddChain(named("somebodys")),
+        ForeignChange::AddChain(named("foreign-chain")),
         ForeignChange::FlushTable,
         ForeignChange::DeleteTable,
         ForeignChange::FlushRuleset,
@@ -170,7 +170,7 @@ fn foreign_changes_are_reported_and_healed() {
             "{what:?}: {change:?}"
         );
         renderer.heal(&snapshot).unwrap();
-        assert_right(&kernel, &snapshot);
+        assert_matches_snapshot(&kernel, &snapshot);
         assert_eq!(next(&mut watch), Poll::Pending);
     }
     kernel.apply_foreign_change(TABLE, &ForeignChange::OtherTable).unwrap();
@@ -189,7 +189,7 @@ fn owned_table_is_changed_by_nobody_else() {
     renderer.resync(&snapshot).unwrap();
     assert_eq!(kernel.apply_foreign_change(TABLE, &ForeignChange::DeleteTable), Err(Errno::EPERM));
     kernel.apply_foreign_change(TABLE, &ForeignChange::FlushRuleset).unwrap();
-    assert_right(&kernel, &snapshot);
+    assert_matches_snapshot(&kernel, &snapshot);
     let mut other = Nftables::owning_on(kernel.shared());
     assert!(other.resync(&snapshot).unwrap_err().to_string().contains("another process owns it"));
     drop(renderer);

@@ -32,7 +32,7 @@ pub(super) struct Delete {
     #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with_all = ["words", "all_namespaces", "selector"])]
     files: Vec<PathBuf>,
 
-    /// Objects that are not there are no failure
+    /// Do not fail if an object does not exist
     #[arg(long)]
     ignore_not_found: bool,
 
@@ -96,7 +96,7 @@ impl Delete {
         for chunk in found.chunks(TRANSACTION_LIMIT) {
             let operations = chunk.iter().map(|key| Operation::Delete { key: key.to_path() }).collect();
             store.commit(operations).await.with_context(|| {
-                format!("{} of {} objects are deleted, the rest is not", progress.done(), found.len())
+                format!("only {} of {} objects are deleted", progress.done(), found.len())
             })?;
             progress.suspend(|| {
                 chunk.iter().try_for_each(|key| writeln!(terminal.out, "{} deleted", title(key)))

@@ -9,12 +9,12 @@ use tokio::{
 use super::*;
 
 /// A server that answers with the client's address.
-async fn start(most: usize) -> SocketAddr {
+async fn start(limit: usize) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = Router::new().route("/", get(async |ConnectInfo(Peer(peer))| peer.to_string()));
     let service = router.into_make_service_with_connect_info::<Peer>();
-    tokio::spawn(axum::serve(Connections::at_most(most).on(listener), service).into_future());
+    tokio::spawn(axum::serve(Connections::at_most(limit).on(listener), service).into_future());
     address
 }
 
@@ -30,7 +30,7 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn limit_of_open_files_is_that_of_process_as_it_is_now() {
+fn open_file_limit_is_read_from_the_process() {
     let limits =
         "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
     assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
@@ -45,18 +45,18 @@ async fn silent_connections_block_nobody_and_the_oldest_ends_first() {
     for _ in 0..50 {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    let mut asking = TcpStream::connect(address).await.unwrap();
-    let answer = ask(&mut asking).await;
-    assert!(answer.contains(&asking.local_addr().unwrap().to_string()), "{answer}");
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let answer = ask(&mut client).await;
+    assert!(answer.contains(&client.local_addr().unwrap().to_string()), "{answer}");
     assert!(is_open(silent.last_mut().unwrap()).await, "there is room for three");
     for stream in &mut silent[..48] {
         assert!(!is_open(stream).await);
     }
-    assert!(ask(&mut asking).await.contains("200 OK"), "a connection can be used again");
+    assert!(ask(&mut client).await.contains("200 OK"), "a connection can be used again");
 }
 
 #[tokio::test]
-async fn connection_that_has_ended_makes_room() {
+async fn closed_connections_do_not_count() {
     let address = start(2).await;
     let mut first = TcpStream::connect(address).await.unwrap();
     assert!(ask(&mut first).await.contains("200 OK"));

@@ -65,12 +65,12 @@ impl ScrapeGuard {
     }
 
     /// Whether a token is required.
-    pub const fn asks_for_tokens(&self) -> bool {
+    pub const fn requires_token(&self) -> bool {
         self.tokens.is_some() || self.reviews.is_some()
     }
 
     async fn check(&self, headers: &HeaderMap) -> Result<(), Denied> {
-        if !self.asks_for_tokens() {
+        if !self.requires_token() {
             return Ok(());
         }
         let token = bearer(headers).ok_or(Denied::Unknown)?;

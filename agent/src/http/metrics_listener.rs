@@ -17,27 +17,27 @@ use super::{
 };
 use crate::tls::ServerCertificate;
 
-fn router(api: Api, who: Arc<ScrapeGuard>) -> Router {
+fn router(api: Api, scrape_guard: Arc<ScrapeGuard>) -> Router {
     Router::new()
         .route("/metrics", get(scrape::metrics))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .with_state(api)
-        .layer(from_fn(move |request, next| guard(Arc::clone(&who), request, next)))
+        .layer(from_fn(move |request, next| guard(Arc::clone(&scrape_guard), request, next)))
 }
 
-/// Serves the metrics until `stop` is cancelled, to requests that `who` allows; over TLS with a certificate.
+/// Serves the metrics until `stop` is cancelled, to requests that `scrape_guard` allows; over TLS with a certificate.
 ///
 /// # Errors
 /// When the listener fails.
 pub(crate) async fn serve_metrics(
     listener: TcpListener,
     api: Api,
-    who: ScrapeGuard,
+    scrape_guard: ScrapeGuard,
     certificate: Option<ServerCertificate>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let router = router(api, Arc::new(who));
+    let router = router(api, Arc::new(scrape_guard));
     match certificate {
         Some(certificate) => serve_router_over_tls(listener, certificate, router, stop).await,
         None => serve_router(listener, router, stop).await,

@@ -69,10 +69,10 @@ mod tests {
         }));
         let off = tracing_subscriber::fmt().with_max_level(LevelFilter::OFF).finish();
         tracing::subscriber::with_default(off, || {
-            panic::catch_unwind(|| panic!("as the test wants it")).unwrap_err();
+            panic::catch_unwind(|| panic!("test panic")).unwrap_err();
         });
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains("ERROR") && text.contains("panicked: as the test wants it"), "{text}");
+        assert!(text.contains("ERROR") && text.contains("panicked: test panic"), "{text}");
         assert!(text.contains("panic_is_logged") && text.contains("panics.rs:"), "{text}");
     }
 }

@@ -131,7 +131,7 @@ impl Harness {
         self.store.send(received_now(event)).await.expect("the node runs");
     }
 
-    /// Delivers an event that the store sent so long ago.
+    /// Delivers an event that was received this long ago.
     pub(crate) async fn say_late(&self, event: FeedEvent, ago: Duration) {
         let received = tokio::time::Instant::now() - ago;
         self.store.send(Delivery { event, received }).await.expect("the node runs");
@@ -159,7 +159,7 @@ impl Harness {
         self.ask(Core::status).await
     }
 
-    /// One of the renderers, once it is as the test wants it.
+    /// Waits until a renderer satisfies the condition, and returns it.
     pub(crate) async fn renderer(
         &self,
         name: &str,
@@ -168,7 +168,7 @@ impl Harness {
         let start = Instant::now();
         loop {
             let views = self.ask(|core| core.renderers(Instant::now())).await;
-            assert!(start.elapsed() < LIMIT, "in vain: {views:#?}");
+            assert!(start.elapsed() < LIMIT, "timed out: {views:#?}");
             if let Some(view) = views.into_iter().find(|view| &*view.name == name && is_wanted(view)) {
                 return view;
             }
@@ -176,12 +176,12 @@ impl Harness {
         }
     }
 
-    /// The whole history, once it is as the test wants it.
+    /// Waits until the history satisfies the condition, and returns it.
     pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let start = Instant::now();
         loop {
             let records = self.ask(|core| core.history(HistoryQuery::default(), Instant::now())).await;
-            assert!(start.elapsed() < LIMIT, "in vain: {records:#?}");
+            assert!(start.elapsed() < LIMIT, "timed out: {records:#?}");
             if is_wanted(&records) {
                 return records;
             }

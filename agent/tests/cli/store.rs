@@ -33,7 +33,7 @@ impl Store {
 }
 
 #[test]
-fn apply_says_what_became_of_each_object() {
+fn apply_prints_the_result_for_each_object() {
     let store = Store::new();
     let first = store.apply(&web("web", 7));
     assert_eq!((first.code, first.err.as_str()), (0, ""));
@@ -220,7 +220,7 @@ fn get_output_as_yaml_or_json_applies_again() {
 }
 
 #[test]
-fn get_of_nothing_says_where_else_to_look() {
+fn get_without_objects_gives_a_hint() {
     let store = Store::new();
     store.apply(&web("web", 7));
     let nothing = store.run(&["get", "svc"]);
@@ -266,7 +266,7 @@ fn get_chooses_by_labels_and_by_names_with_kind_or_namespace() {
 }
 
 #[test]
-fn get_shows_more_columns_to_whoever_wants_them() {
+fn get_wide_shows_more_columns() {
     let store = labelled();
     let titles = |arguments: &[&str]| {
         let run = store.run(&[&["get"], arguments].concat());
@@ -307,7 +307,7 @@ fn misspelled_argument_gets_a_suggestion() {
 }
 
 #[test]
-fn get_watches_what_is_added_changed_and_deleted() {
+fn get_watch_prints_added_changed_and_deleted_objects() {
     let store = labelled();
     let watch = |arguments: &[&str]| {
         let mut command = command(&[&["get", "svc", "-n", "shop", "--watch"], arguments].concat());
@@ -353,7 +353,7 @@ fn delete_chooses_by_labels_and_by_kind_and_name() {
 }
 
 #[test]
-fn delete_takes_objects_out_by_name_and_by_manifest() {
+fn delete_removes_objects_by_name_and_by_manifest() {
     let store = Store::new();
     let manifests = [web("web", 7), web("db", 8)].join("---\n");
     store.apply(&manifests);
@@ -375,7 +375,7 @@ fn delete_takes_objects_out_by_name_and_by_manifest() {
 }
 
 #[test]
-fn store_that_is_not_there_is_named() {
+fn unreachable_store_is_named_in_the_error() {
     let run = run_with_input(&["apply", "--store", "etcd://127.0.0.1:1", "-f", "-"], &web("web", 7));
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("127.0.0.1:1"), "{}", run.err);

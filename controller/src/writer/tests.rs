@@ -8,7 +8,7 @@ async fn object(store: &MemoryStore, key: &str) -> Object<String> {
 }
 
 #[tokio::test]
-async fn nobody_elses_change_is_overwritten() {
+async fn concurrent_changes_are_not_overwritten() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let writer = Writer::new(store.shared(), None);
@@ -42,7 +42,7 @@ async fn writer_that_lost_the_lease_writes_nothing_even_if_won_again() {
 }
 
 #[tokio::test]
-async fn batch_goes_in_as_few_transactions_as_store_takes() {
+async fn batch_uses_the_fewest_possible_transactions() {
     let creations = |count: usize, size: usize| -> Vec<Write> {
         (0..count).map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size])).collect()
     };

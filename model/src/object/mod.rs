@@ -1,6 +1,6 @@
 //! Stored objects after validation: what the processor works on. One file per type.
 //!
-//! Only what the processor uses is kept. Every value here is valid; [`crate::wire`] is the only way in from outside.
+//! Only what the processor uses is kept. Every value here is valid: only [`crate::wire`] creates objects from stored data.
 
 pub mod endpoint_slice;
 pub mod endpoints;

@@ -18,7 +18,7 @@ pub struct Delivery {
     pub pool: Pool,
     /// The backends, one of which gets the connection; never empty.
     pub candidates: Vec<Candidate>,
-    /// The source address that the backend sees, if it has no reason of its own ([`Self::is_hidden_from`]).
+    /// The source address that backends see, except those that are masqueraded for another reason ([`Self::is_hidden_from`]).
     pub masquerade: Masquerade,
     /// How one backend is chosen.
     pub affinity: Affinity,
@@ -167,9 +167,9 @@ impl Masquerade {
 pub enum Affinity {
     /// At random, separately for each connection.
     None,
-    /// At random, then the same until so many seconds after the client's last new connection.
+    /// At random, then the same until the timeout after the client's last new connection.
     Timeout {
-        /// How long.
+        /// The timeout.
         seconds: u32,
     },
     /// By the client's address: the same while the backends stay.

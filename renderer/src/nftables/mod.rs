@@ -310,7 +310,7 @@ impl Renderer for Nftables {
         let missing = missing.map_err(|error| self.failed("resync the table", &error))?;
         refused::refuse_without(&missing, snapshot.services.values())?;
         let report = self.try_resync(snapshot).map_err(|error| {
-            let services = refused::blame(&error, snapshot.services.values());
+            let services = refused::refused_services(&error, snapshot.services.values());
             if services.is_empty() {
                 self.failed("resync the table", &error)
             } else {
@@ -332,7 +332,7 @@ impl Renderer for Nftables {
         let report = self.try_update(&mut table, changes).map_err(|error| {
             // The caller resyncs first: foreign changes may be the cause.
             if refused::names_an_element(&error) {
-                RenderError::Refused { services: refused::blame(&error, new()) }
+                RenderError::Refused { services: refused::refused_services(&error, new()) }
             } else {
                 self.failed("update the table", &error)
             }

@@ -5,7 +5,7 @@ use super::{
     layout::{BaseChain, DemandChain, SetKind},
 };
 
-/// The chains that an element needs: the one whose number it holds, and those without which it has no effect.
+/// The chains that an element needs: the target of its verdict, and the base chains without which it has no effect.
 pub(crate) fn needed_chains(element: &Element) -> impl Iterator<Item = DemandChain> {
     let target = match element.value {
         Value::Goto(chain) => Some(chain),

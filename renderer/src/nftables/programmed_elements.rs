@@ -1,4 +1,4 @@
-//! A compact form of a frontend's elements, since there are as many as there are backends.
+//! A compact form of a frontend's elements, since their number is that of all backends.
 
 use super::{
     capacity::Counts,
@@ -10,9 +10,9 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProgrammedElements {
     slots: Box<[Endpoint]>,
-    outside: Box<[Endpoint]>,
+    external: Box<[Endpoint]>,
     /// All others, sorted.
-    rest: Box<[Element]>,
+    others: Box<[Element]>,
 }
 
 impl ProgrammedElements {
@@ -23,21 +23,21 @@ impl ProgrammedElements {
                 Value::Backend(backend) if element.set.kind == kind => Some(backend),
                 _ => None,
             };
-            exactly(elements.iter().filter_map(backend))
+            collect_exact(elements.iter().filter_map(backend))
         };
         let is_slot = |element: &&Element| matches!(element.value, Value::Backend(_));
         Self {
             slots: slots(SetKind::Backends),
-            outside: slots(SetKind::BackendsExternal),
-            rest: exactly(elements.iter().filter(move |element| !is_slot(element)).copied()),
+            external: slots(SetKind::BackendsExternal),
+            others: collect_exact(elements.iter().filter(move |element| !is_slot(element)).copied()),
         }
     }
 
     /// All elements, sorted, with the keys of `frontend`.
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());
-        elements.extend(&self.rest);
-        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsExternal, &self.outside)] {
+        elements.extend(&self.others);
+        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsExternal, &self.external)] {
             let set = Set::new(kind, frontend.family());
             elements.extend((0..).zip(slots).map(|(slot, backend)| of_slot(set, frontend, slot, *backend)));
         }
@@ -48,42 +48,42 @@ impl ProgrammedElements {
     /// The element with this key of `frontend`.
     pub(crate) fn element(&self, set: Set, frontend: FrontendKey, key: Key) -> Option<Element> {
         if let Key::Slot(_, slot) = key {
-            let slots = if set.kind == SetKind::Backends { &self.slots } else { &self.outside };
+            let slots = if set.kind == SetKind::Backends { &self.slots } else { &self.external };
             return slots.get(slot as usize).map(|backend| of_slot(set, frontend, slot, *backend));
         }
-        let place = self.rest.binary_search_by_key(&(set, key), |element| (element.set, element.key));
-        place.ok().and_then(|place| self.rest.get(place)).copied()
+        let place = self.others.binary_search_by_key(&(set, key), |element| (element.set, element.key));
+        place.ok().and_then(|place| self.others.get(place)).copied()
     }
 
     /// True if there is an element of this kind, apart from those with backends.
     pub(crate) fn has(&self, kind: SetKind) -> bool {
-        self.rest.iter().any(|element| element.set.kind == kind)
+        self.others.iter().any(|element| element.set.kind == kind)
     }
 
     /// True if it leads to this backend.
     pub(crate) fn leads_to(&self, backend: Endpoint) -> bool {
-        self.slots.contains(&backend) || self.outside.contains(&backend)
+        self.slots.contains(&backend) || self.external.contains(&backend)
     }
 
     /// Adds the number of elements in each set to `counts`.
     pub(crate) fn count(&self, family: Family, counts: &mut Counts) {
-        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsExternal, self.outside.len())];
+        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsExternal, self.external.len())];
         for (kind, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
             *counts.entry(Set::new(kind, family)).or_default() += count;
         }
-        for element in &self.rest {
+        for element in &self.others {
             *counts.entry(element.set).or_default() += 1;
         }
     }
 
     /// How many elements there are.
     pub(crate) const fn len(&self) -> usize {
-        self.slots.len() + self.outside.len() + self.rest.len()
+        self.slots.len() + self.external.len() + self.others.len()
     }
 }
 
 /// Collects without spare capacity: counts first, since shrinking afterwards would copy.
-fn exactly<T>(values: impl Iterator<Item = T> + Clone) -> Box<[T]> {
+fn collect_exact<T>(values: impl Iterator<Item = T> + Clone) -> Box<[T]> {
     let mut exact = Vec::with_capacity(values.clone().count());
     exact.extend(values);
     exact.into_boxed_slice()

@@ -17,7 +17,7 @@ use super::{
 use crate::{RenderError, netlink::message::messages};
 
 /// The services whose elements the kernel refused, with the reason.
-pub(super) fn blame<'a>(
+pub(super) fn refused_services<'a>(
     error: &NetlinkError,
     services: impl Iterator<Item = &'a Arc<ContivService>>,
 ) -> BTreeMap<ServiceId, String> {
@@ -59,7 +59,7 @@ fn needs(service: &ContivService, module: KernelModule) -> bool {
     module.is_optional() && plan(service).frontends.values().any(|frontend| frontend.choice == Choice::Client)
 }
 
-/// True if the kernel refused an element, rather than because of foreign changes of the table.
+/// True if the kernel refused an element. Otherwise foreign changes of the table may be the reason.
 pub(super) fn names_an_element(error: &NetlinkError) -> bool {
     refusals(error).iter().any(|refusal| refused_element(refusal).is_some())
 }
@@ -71,7 +71,7 @@ fn refusals(error: &NetlinkError) -> &[Refusal] {
     }
 }
 
-/// The element that caused the refusal. None if it was not an element, or if the kernel does not report it, like older ones.
+/// The element that caused the refusal. None if it was not an element, or if the kernel does not report it, as older kernels.
 pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let message = messages(&refusal.message).next()?;
     if message.kind != u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM) {

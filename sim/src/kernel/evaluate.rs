@@ -135,15 +135,15 @@ struct Traversal<'a> {
 
 impl Traversal<'_> {
     fn run(&mut self, packet: &mut Packet) -> Ruling {
-        let begins_here = packet.interface.is_none();
-        let first = if begins_here { hook::OUTPUT } else { hook::PREROUTING };
+        let is_own_connection = packet.interface.is_none();
+        let first = if is_own_connection { hook::OUTPUT } else { hook::PREROUTING };
         // The next hooks depend on the destination after the first hook.
         let first = self.pass(packet, &[first]);
         if first != Ruling::Accept {
             return first;
         }
         let is_local = (self.is_own)(packet.destination.ip());
-        let rest: &[u32] = match (begins_here, is_local) {
+        let rest: &[u32] = match (is_own_connection, is_local) {
             (false, true) => &[hook::INPUT],
             (false, false) => &[hook::FORWARD, hook::POSTROUTING],
             (true, false) => &[hook::POSTROUTING],
@@ -184,7 +184,7 @@ impl Traversal<'_> {
                     ruling => return ruling,
                 }
             }
-            packet.passed(*hook);
+            packet.on_hook_passed(*hook);
         }
         Ruling::Accept
     }
@@ -192,10 +192,10 @@ impl Traversal<'_> {
     /// The base chains at a hook, in the order in which they are called.
     fn chains(&self, packet: &Packet, hook: u32) -> Vec<(usize, u64, Base)> {
         let family = if packet.source.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
-        let is_awake = |table: &Table| {
+        let is_active = |table: &Table| {
             [NFPROTO_INET, family].contains(&table.family) && table.flags & table::F_DORMANT == 0
         };
-        let tables = self.ruleset.tables.iter().enumerate().filter(|(_, table)| is_awake(table));
+        let tables = self.ruleset.tables.iter().enumerate().filter(|(_, table)| is_active(table));
         let of_table = |(at, table): (usize, &Table)| {
             let base = |chain: &std::sync::Arc<Chain>| Some((at, chain.handle, chain.base?));
             table.chains.values().filter_map(base).collect::<Vec<_>>()

@@ -17,7 +17,7 @@ use contiv_proto::{
 };
 use jiff::Timestamp;
 
-/// How many items of a list are shown.
+/// The maximum number of shown items of a list.
 const MAX_LISTED: usize = 3;
 const NONE: &str = "<none>";
 
@@ -70,12 +70,12 @@ fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
         _ => external_addresses(service),
     };
     let ports = service.port.iter().map(|port| match port.node_port {
-        0 => format!("{}/{}", port.port, or(&port.protocol, "TCP")),
-        node_port => format!("{}:{node_port}/{}", port.port, or(&port.protocol, "TCP")),
+        0 => format!("{}/{}", port.port, or_default(&port.protocol, "TCP")),
+        node_port => format!("{}:{node_port}/{}", port.port, or_default(&port.protocol, "TCP")),
     });
     vec![
-        or(&service.service_type, "ClusterIP"),
-        or(&service.cluster_ip, NONE),
+        or_default(&service.service_type, "ClusterIP"),
+        or_default(&service.cluster_ip, NONE),
         if external.is_empty() { NONE.to_owned() } else { external.join(",") },
         joined(&ports.collect::<Vec<_>>()),
         age(service.creation_timestamp, now),
@@ -84,7 +84,7 @@ fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
 
 fn external_addresses(service: &Service) -> Vec<String> {
     let ingress = service.load_balancer_ingress.iter();
-    let ingress = ingress.map(|ingress| or(&ingress.ip, &ingress.hostname));
+    let ingress = ingress.map(|ingress| or_default(&ingress.ip, &ingress.hostname));
     let old = service.lb_ingress_ips.iter().filter(|_| service.load_balancer_ingress.is_empty()).cloned();
     let mut addresses: Vec<String> = ingress.chain(old).chain(service.external_ips.iter().cloned()).collect();
     addresses.dedup();
@@ -100,13 +100,13 @@ fn endpoints_cells(endpoints: &Endpoints) -> Vec<String> {
             subset.ports.iter().map(|port| socket(&address.ip, port.port)).collect::<Vec<_>>()
         })
     });
-    vec![some(sockets.collect())]
+    vec![first_items(sockets.collect())]
 }
 
 fn slice_cells(slice: &EndpointSlice) -> Vec<String> {
     let ports = slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string());
     let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().cloned());
-    vec![slice.address_type.clone(), some(ports.collect()), some(addresses.collect())]
+    vec![slice.address_type.clone(), first_items(ports.collect()), first_items(addresses.collect())]
 }
 
 fn service_of(slice: &EndpointSlice) -> String {
@@ -116,57 +116,71 @@ fn service_of(slice: &EndpointSlice) -> String {
 fn workload_cells(workload: &ExternalWorkload, now: Timestamp) -> Vec<String> {
     let identity = workload.mesh_tls.as_ref().map(|mesh_tls| mesh_tls.identity.as_str()).unwrap_or_default();
     let ready = workload.conditions.iter().find(|condition| condition.r#type == "Ready");
-    let ports = workload.ports.iter().map(|port| format!("{}/{}", port.port, or(&port.protocol, "TCP")));
+    let ports =
+        workload.ports.iter().map(|port| format!("{}/{}", port.port, or_default(&port.protocol, "TCP")));
     vec![
-        or(identity, NONE),
+        or_default(identity, NONE),
         ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.clone()),
         joined(&workload.workload_ips),
-        some(ports.collect()),
+        first_items(ports.collect()),
         age(workload.creation_timestamp, now),
     ]
 }
 
 fn pod_cells(pod: &Pod) -> Vec<String> {
-    vec![or(&pod.phase, "Unknown"), or(&pod.ip_address, NONE), or(&pod.node_name, NONE)]
+    vec![
+        or_default(&pod.phase, "Unknown"),
+        or_default(&pod.ip_address, NONE),
+        or_default(&pod.node_name, NONE),
+    ]
 }
 
 fn wide_pod_cells(pod: &Pod) -> Vec<String> {
-    vec![or(&pod.host_ip_address, NONE), if pod.host_network { "yes" } else { "no" }.to_owned()]
+    vec![or_default(&pod.host_ip_address, NONE), if pod.host_network { "yes" } else { "no" }.to_owned()]
 }
 
 fn node_cells(node: &Node) -> Vec<String> {
-    let of_type = |wanted: Type| {
-        let addresses = node.addresses.iter().filter(|address| address.r#type() == wanted);
+    let of_type = |address_type: Type| {
+        let addresses = node.addresses.iter().filter(|address| address.r#type() == address_type);
         joined(&addresses.map(|address| address.address.clone()).collect::<Vec<_>>())
     };
     let ranges =
         if node.pod_cidrs.is_empty() { std::slice::from_ref(&node.pod_cidr) } else { &node.pod_cidrs };
     let ranges: Vec<String> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     let version = node.node_info.as_ref().map(|info| info.kubelet_version.as_str()).unwrap_or_default();
-    vec![of_type(Type::NodeInternalIp), of_type(Type::NodeExternalIp), joined(&ranges), or(version, NONE)]
+    vec![
+        of_type(Type::NodeInternalIp),
+        of_type(Type::NodeExternalIp),
+        joined(&ranges),
+        or_default(version, NONE),
+    ]
 }
 
 fn wide_node_cells(node: &Node) -> Vec<String> {
     let info = node.node_info.clone().unwrap_or_default();
-    [info.os_image, info.kernel_version, info.container_runtime_version].map(|text| or(&text, NONE)).into()
+    [info.os_image, info.kernel_version, info.container_runtime_version]
+        .map(|text| or_default(&text, NONE))
+        .into()
 }
 
 fn vpp_node_cells(vpp_node: &VppNode) -> Vec<String> {
     let obsolete = Some(vpp_node.ip_address.clone()).filter(|address| !address.is_empty());
     let addresses = vpp_node.ip_addresses.iter().cloned().chain(obsolete);
-    vec![or(&vpp_node.name, NONE), joined(&addresses.collect::<Vec<_>>())]
+    vec![or_default(&vpp_node.name, NONE), joined(&addresses.collect::<Vec<_>>())]
 }
 
 fn allocation_cells(allocation: &CustomIpAllocation) -> Vec<String> {
     let interfaces = allocation.custom_interfaces.iter();
-    vec![some(interfaces.map(|interface| format!("{}={}", interface.name, interface.ip_address)).collect())]
+    vec![first_items(
+        interfaces.map(|interface| format!("{}={}", interface.name, interface.ip_address)).collect(),
+    )]
 }
 
 fn socket(ip: &str, port: i32) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
-fn or(text: &str, otherwise: &str) -> String {
+fn or_default(text: &str, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }
 
@@ -176,7 +190,7 @@ fn joined<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
 }
 
 /// The first items of a list, as kubectl shows endpoints.
-fn some(mut items: Vec<String>) -> String {
+fn first_items(mut items: Vec<String>) -> String {
     let more = items.len().saturating_sub(MAX_LISTED);
     items.truncate(MAX_LISTED);
     let shown = joined(&items);
@@ -243,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_in_largest_unit_that_is_worth_it() {
+    fn ages_are_in_the_largest_suitable_unit() {
         let now = Timestamp::from_second(100_000_000).unwrap();
         for (seconds, expected) in
             [(-5, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (99_000_000, "3y")]
@@ -254,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_list_long_shows_the_first() {
+    fn long_endpoints_list_shows_the_first_three() {
         let items = |count: usize| (0..count).map(|i| i.to_string()).collect();
-        assert_eq!(some(items(0)), "<none>");
-        assert_eq!(some(items(3)), "0,1,2");
-        assert_eq!(some(items(5)), "0,1,2 + 2 more...");
+        assert_eq!(first_items(items(0)), "<none>");
+        assert_eq!(first_items(items(3)), "0,1,2");
+        assert_eq!(first_items(items(5)), "0,1,2 + 2 more...");
     }
 }

@@ -18,10 +18,14 @@ use super::*;
 use crate::test_support::{Harness, service, slice, snapshot};
 
 /// Serves the metrics of this agent.
-async fn serve(harness: &Harness, who: ScrapeGuard, certificate: Option<ServerCertificate>) -> SocketAddr {
+async fn serve(
+    harness: &Harness,
+    scrape_guard: ScrapeGuard,
+    certificate: Option<ServerCertificate>,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve_metrics(listener, harness.api(), who, certificate, CancellationToken::new()));
+    tokio::spawn(serve_metrics(listener, harness.api(), scrape_guard, certificate, CancellationToken::new()));
     address
 }
 

@@ -54,8 +54,8 @@ impl Registry for Scripted {
             while let Some(action) = script.recv().await {
                 match action {
                     ScriptedAction::All(catalog) => publisher.publish(catalog),
-                    ScriptedAction::Fail => return RegistryError::new("script", "as this test wants"),
-                    ScriptedAction::Panic => panic!("as this test wants"),
+                    ScriptedAction::Fail => return RegistryError::new("script", "test error"),
+                    ScriptedAction::Panic => panic!("test error"),
                 }
             }
             std::future::pending().await

@@ -102,10 +102,7 @@ async fn panicking_mapper_is_retried_and_blocks_no_other() {
     let mapper = Mapper::of({
         let calls = Arc::clone(&calls);
         move |object: &Object<String>| {
-            assert!(
-                object.value != "bad" || calls.fetch_add(1, Ordering::Relaxed) >= 3,
-                "as this test wants"
-            );
+            assert!(object.value != "bad" || calls.fetch_add(1, Ordering::Relaxed) >= 3, "test error");
             vec![format!("/t/{}", object.value).into()]
         }
     });

@@ -106,8 +106,8 @@ async fn panic_outside_reconciler_starts_everything_again() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let count = AtomicUsize::new(0);
-    let builder = logging(&log)
-        .on_start(move || assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "as this test wants"));
+    let builder =
+        logging(&log).on_start(move || assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error"));
     let running = run(&store, builder);
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new());

@@ -37,7 +37,7 @@ async fn error_is_retried_with_back_off_until_it_is_well() {
 #[tokio::test(start_paused = true)]
 async fn panic_is_retried_as_error_is() {
     let answer = |run| {
-        assert!(run > 1, "as this test wants");
+        assert!(run > 1, "test error");
         Ok(Outcome::Done)
     };
     assert_eq!(times(|log| answering(log, answer), ms(1000)).await, [0, 5, 15]);
@@ -50,7 +50,7 @@ async fn panic_before_first_await_is_error_too() {
     let inner = log.clone();
     let builder = Controller::for_type(&texts("t")).with_reconciler(move |_: Context<String>, key: Key| {
         inner.add(key.as_ref());
-        assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "as this test wants");
+        assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error");
         async { Ok(Outcome::Done) }
     });
     let store = MemoryStore::new();

@@ -54,7 +54,7 @@ async fn drain_neither_retries_nor_waits_for_delayed_keys() {
         async move {
             log.add(format!("{key} fails"));
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Err("as this test wants".into())
+            Err("test error".into())
         }
     });
     let running = run(&store, builder);

@@ -68,7 +68,7 @@ async fn work_that_panics_is_done_too() {
         let queue = queue.clone();
         tokio::spawn(async move {
             let _work = queue.get().await.unwrap();
-            panic!("as this test wants");
+            panic!("test error");
         })
     };
     assert!(task.await.is_err());

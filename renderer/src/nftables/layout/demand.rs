@@ -10,7 +10,7 @@ use super::{
 };
 use crate::nftables::netlink::Batch;
 
-/// A chain made on demand.
+/// A chain that is created on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DemandChain {
     Pick(PickChain),
@@ -71,7 +71,7 @@ impl DemandChain {
     pub(super) const fn comment(self) -> &'static str {
         match self {
             Self::Pick(_) => "Sends a new connection to one of its slots.",
-            Self::Learn(_) => "Remembers the backend of a client for so many seconds.",
+            Self::Learn(_) => "Stores the backend of a client for this number of seconds.",
             Self::Base(chain) => chain.comment(),
         }
     }
@@ -91,7 +91,7 @@ mod tests {
     use crate::nftables::layout::Choice;
 
     #[test]
-    fn name_leads_back_to_its_chain_and_other_names_to_none() {
+    fn chain_names_are_parsed_back_and_others_refused() {
         for family in Family::ALL {
             for node_port in [false, true] {
                 let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 10_800 });

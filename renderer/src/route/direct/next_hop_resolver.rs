@@ -44,11 +44,11 @@ impl NextHopResolver {
         }
         announcer.depend_on_routes_to(&unknown);
         let routes = socket.look_up(unknown.iter().map(|backend| request(*backend)).collect())?;
-        let ways = unknown.into_iter().zip(routes);
-        let ways: BTreeMap<_, _> =
-            ways.map(|(backend, route)| (backend, route.and_then(|route| hop(backend, &route)))).collect();
-        announcer.depend_on_links(ways.values().flatten().map(|hop| hop.interface));
-        self.0.extend(ways);
+        let hops = unknown.into_iter().zip(routes);
+        let hops: BTreeMap<_, _> =
+            hops.map(|(backend, route)| (backend, route.and_then(|route| hop(backend, &route)))).collect();
+        announcer.depend_on_links(hops.values().flatten().map(|hop| hop.interface));
+        self.0.extend(hops);
         Ok(())
     }
 
@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn backend_on_this_node_is_not_looked_for_behind_another_router() {
+    fn local_backend_is_not_reached_through_a_gateway() {
         let [direct, behind] = [[10, 1, 0, 2], [10, 1, 0, 3]].map(IpAddr::from);
         let to = |gateway| Some(Hop { gateway, interface: 7 });
-        let ways = NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
-        assert_eq!(ways.hop(direct, true), to(direct));
-        assert_eq!(ways.hop(behind, true), None);
-        assert_eq!(ways.hop(behind, false), to([192, 0, 2, 2].into()));
+        let hops = NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
+        assert_eq!(hops.hop(direct, true), to(direct));
+        assert_eq!(hops.hop(behind, true), None);
+        assert_eq!(hops.hop(behind, false), to([192, 0, 2, 2].into()));
     }
 }

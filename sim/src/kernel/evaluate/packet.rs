@@ -79,7 +79,7 @@ impl Packet {
     }
 
     /// Must be called when the packet has passed a hook.
-    pub(super) const fn passed(&mut self, hook: u32) {
+    pub(super) const fn on_hook_passed(&mut self, hook: u32) {
         if hook != hook::FORWARD {
             self.is_decided[Self::decision(hook)] = true;
         }

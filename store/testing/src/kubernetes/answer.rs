@@ -45,7 +45,7 @@ async fn answer_to<B: hyper::body::Body>(
         return status(401, "Unauthorized", "Unauthorized");
     }
     if let Some(code) = failure {
-        return status(code, reason(code), "as this test wants");
+        return status(code, reason(code), "test error");
     }
     if let Some(plural) = review::plural(uri.path()) {
         let (denied, users) = {
@@ -54,7 +54,7 @@ async fn answer_to<B: hyper::body::Body>(
         };
         let path = uri.path().to_owned();
         return match (denied, request.into_body().collect().await) {
-            (Some(code), _) => status(code, reason(code), "as this test wants"),
+            (Some(code), _) => status(code, reason(code), "test error"),
             (None, Ok(body)) => review::answer(&path, &body.to_bytes(), &users),
             (None, Err(_)) => status(400, "BadRequest", "the body did not arrive"),
         };
@@ -66,7 +66,7 @@ async fn answer_to<B: hyper::body::Body>(
     match denied {
         // As for the path of a group that no API has.
         Some(404) => return not_found(),
-        Some(code) => return status(code, reason(code), "as this test wants"),
+        Some(code) => return status(code, reason(code), "test error"),
         None => {}
     }
     match Query::parse(uri.query().unwrap_or_default()) {
@@ -74,7 +74,7 @@ async fn answer_to<B: hyper::body::Body>(
         Ok(query) if query.is_watch => watch::answer(&shared, resource, query, exchange),
         Ok(query) => {
             if let Some(code) = list_failure {
-                return status(code, reason(code), "as this test wants");
+                return status(code, reason(code), "test error");
             }
             let query = Query { namespace: namespace.map(str::to_owned), ..query };
             list::answer(&shared, resource, &query, Encoding::of(request.headers()))

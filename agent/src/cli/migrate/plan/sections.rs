@@ -75,7 +75,7 @@ fn top_level(name: &str, value: &Value, facts: &Facts) -> ConvertedSetting {
         "healthzBindAddress" => {
             listen(text, HEALTHZ_PORT, |address| ConvertedSetting::set("healthz-listen", address))
         }
-        // Scrapers of kube-proxy go on there.
+        // Scrapers of kube-proxy use this address.
         "metricsBindAddress" => listen(text, METRICS_PORT, |address| {
             let settings = [("metrics-listen", address.into()), ("kube-proxy-metrics", true.into())];
             ConvertedSetting::set_all(settings)
@@ -214,7 +214,7 @@ fn masquerade_all(value: &Value) -> ConvertedSetting {
 fn client(name: &str) -> ConvertedSetting {
     match name {
         "kubeconfig" => {
-            ConvertedSetting::same("store: the pod's service account; elsewhere a kubeconfig of its own")
+            ConvertedSetting::same("store: the pod's service account; elsewhere a separate kubeconfig")
         }
         "acceptContentTypes" | "contentType" => {
             ConvertedSetting::not_needed("contiv chooses the format itself")

@@ -1,4 +1,4 @@
-//! Laws for any desired and stored content.
+//! Properties for any desired and stored content.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn without_addresses(store: &StoreContent) -> StoreContent {
 
 proptest! {
     #[test]
-    fn plan_applied_leaves_nothing_to_do(
+    fn applied_plan_leaves_no_further_writes(
         foreign in foreign(), before in registries(), now in registries()
     ) {
         let mut store = foreign;
