@@ -83,7 +83,7 @@ async fn readiness_waits_for_store_and_for_every_renderer() {
     harness.renderer("test", |view| view.failures > 0).await;
     let (status, reason) = error(&harness, "/readiness").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(reason.contains("test: the kernel refused to do anything: test panic"), "{reason}");
+    assert!(reason.contains("test: the kernel refused to do anything: as the test wants it"), "{reason}");
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.ready).await;
     assert_eq!(ok(&harness, "/readiness").await["status"], "ready");

@@ -264,7 +264,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
     let view = harness.renderer("test", |view| view.failures > 0).await;
-    assert!(view.last_error.unwrap().error.contains("test panic"));
+    assert!(view.last_error.unwrap().error.contains("as the test wants it"));
     assert!(harness.status().await.ready, "once ready, always ready");
     harness.renderer("dry-run", |view| view.applied_revision == 8).await;
 
@@ -285,7 +285,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
     let is_applied = |record: &&Record| matches!(record.renderers["test"], Outcome::Applied { .. });
     assert!(records.iter().filter(|record| record.kind == "change").all(|record| is_applied(&record)));
     let retry = records.iter().find(|record| record.kind == "retry").unwrap();
-    assert!(retry.description.contains("test panic"), "{}", retry.description);
+    assert!(retry.description.contains("as the test wants it"), "{}", retry.description);
     let text = harness.metrics.text(Exposition::Prometheus).unwrap();
     let none = "contiv_sync_failures_total{renderer=\"test\"} 0\n";
     assert!(text.contains("contiv_sync_failures_total{renderer=\"test\"}") && !text.contains(none), "{text}");
@@ -301,7 +301,7 @@ async fn renderer_after_panic_is_recreated_and_resynced() {
     harness.say(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
     let view = harness.renderer("test", |view| view.failures > 0).await;
-    assert_eq!(view.last_error.unwrap().error, "panicked: test panic");
+    assert_eq!(view.last_error.unwrap().error, "panicked: as the test wants it");
     renderer.set(Mode::Work);
     assert_eq!(renderer.call().await, Call::Resync(names(&["a", "web"])));
     let view = harness.renderer("test", |view| view.state == "idle").await;

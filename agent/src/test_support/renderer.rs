@@ -113,9 +113,9 @@ impl Faulty {
         let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
         match mode {
             Mode::Work | Mode::Hang => Ok(()),
-            Mode::Panic => panic!("test panic"),
+            Mode::Panic => panic!("as the test wants it"),
             Mode::Fail => {
-                let reason = "test panic".to_owned();
+                let reason = "as the test wants it".to_owned();
                 Err(RenderError::Kernel { action: "do anything".to_owned(), reason })
             }
         }
@@ -152,7 +152,7 @@ impl Renderer for Faulty {
     }
 
     fn describe(&self) -> Description {
-        assert!(*self.mode.borrow() != Mode::Panic, "test panic");
+        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
         self.inner.describe()
     }
 
@@ -168,7 +168,7 @@ impl Watch for ForeignChangeWatch {
         match self.0.blocking_recv() {
             Ok(Ok(change)) => Ok(Some(change)),
             Ok(Err(())) => {
-                let reason = "test panic".to_owned();
+                let reason = "as the test wants it".to_owned();
                 Err(RenderError::Kernel { action: "tell anything".to_owned(), reason })
             }
             // The renderer is gone.
@@ -184,7 +184,7 @@ struct ObservedState {
 
 impl Verifier for ObservedState {
     fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
-        assert!(*self.mode.borrow() != Mode::Panic, "test panic");
+        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
         Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })
     }
 }

@@ -11,9 +11,9 @@ const NAMED: usize = 5;
 pub struct Sizes {
     /// The number of services of renderers.
     pub services: usize,
-    /// Ports of these services.
+    /// Their ports.
     pub service_ports: usize,
-    /// Backends of these services, summed over all ports.
+    /// Their backends, over all ports.
     pub backends: usize,
     /// Services with a port without backends, to which connections are rejected.
     pub services_without_backends: usize,

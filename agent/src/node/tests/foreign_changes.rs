@@ -119,7 +119,7 @@ async fn ended_watch_is_started_again() {
     renderer.end_watch();
     assert_eq!(renderer.call().await, Call::Heal, "something may have been missed");
     let records = harness.history(is_applied).await;
-    assert!(records.last().unwrap().description.contains("test panic"));
+    assert!(records.last().unwrap().description.contains("as the test wants it"));
     assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
 
     // The same for a renderer that has panicked.

@@ -67,7 +67,7 @@ async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
     renderer.set(Mode::Fail);
     let failed = add(&harness, "veth1", LONG).await.await.unwrap().unwrap_err();
     assert!(matches!(&failed, PodNotAdded::Failed { renderer, .. } if &**renderer == "test"), "{failed}");
-    assert!(failed.to_string().contains("test panic"), "{failed}");
+    assert!(failed.to_string().contains("as the test wants it"), "{failed}");
     assert_eq!(attached(&harness).await, BTreeMap::new());
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.state == "idle" && view.failures == 0).await;
