@@ -89,7 +89,7 @@ impl MirrorHandle {
         );
         thread::Builder::new().name("mirror".to_owned()).spawn(move || {
             writer.run(&from_logger);
-            // The database is closed: whoever waits may open it. The receiver may be gone.
+            // The database is closed, so a waiting opener may open it. The receiver may be dropped.
             let _ = done.send(());
         })?;
         thread::Builder::new().name("mirror-log".to_owned()).spawn(move || {

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_is_for_one_agent_and_free_again_when_that_is_gone() {
+    fn state_folder_is_locked_while_an_agent_uses_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         assert_eq!(holder_of(&path), None);

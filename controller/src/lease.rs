@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn taking_what_is_not_held_is_no_change() {
+    async fn revoking_a_lease_that_is_not_held_is_no_change() {
         let (holder, mut lease) = Lease::manual();
         holder.revoke();
         assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());

@@ -209,7 +209,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                         instruments.taken(waited);
                     }
                 }
-                // One notification may stand for several keys.
+                // One notification may be for several keys.
                 if has_more && (taken.is_some() || has_ended) {
                     self.shared.work.notify_one();
                 }

@@ -36,9 +36,9 @@ pub fn encode<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
 
 /// Tells the two encodings apart.
 ///
-/// No binary value begins with `{`: it would open a group, which proto3 does not have. After white space it can: a line
-/// feed is also the tag of field 1, and `{` its length, 123. Then what follows decides, because no name begins with a
-/// quotation mark or a closing brace, and every JSON object goes on with one of them.
+/// No binary value begins with `{`: it would open a group, which proto3 does not have. After white space it can: a line feed is
+/// also the tag of field 1, and `{` its length, 123. Then what follows decides, because no name begins with a quotation mark or
+/// a closing brace, and every JSON object continues with one of them.
 fn is_json(value: &[u8]) -> bool {
     match value.trim_ascii_start().split_first() {
         Some((b'{', rest)) => {

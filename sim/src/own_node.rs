@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn node_lost_by_store_and_power_cut_is_known_to_nobody() {
+    fn node_lost_by_store_and_power_failure_is_unknown() {
         let mut node = known();
         node.lost_power();
         node.agent_starts(2 * SECOND);

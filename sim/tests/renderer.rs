@@ -182,7 +182,7 @@ fn foreign_changes_are_reported_and_healed() {
 }
 
 #[test]
-fn owned_table_is_changed_by_nobody_else() {
+fn owned_table_cannot_be_changed_by_others() {
     let kernel = kernel();
     let mut renderer = Nftables::owning_on(kernel.shared());
     let snapshot = snapshot(3, 1);

@@ -2,9 +2,9 @@
 //!
 //! Read are YAML (several documents in one file) and JSON, single objects and lists, as people write them and as
 //! `kubectl get -o yaml` prints them. Fields that contiv does not use are accepted and dropped; fields that do not exist are a
-//! warning. Kinds it does not know are skipped, unless one is a slip of a kind that it knows. What an API server would refuse in
-//! a field that contiv uses is a [`crate::Problem`] which names file, object and field; the other objects go on. What an API server
-//! would fill in (protocol TCP, namespace `default`) is filled in.
+//! warning. Kinds it does not know are skipped, unless one is a slip of a kind that it knows. What an API server would refuse
+//! in a field that contiv uses is a [`crate::Problem`] which names file, object and field; the other objects are used. What an
+//! API server would fill in (protocol TCP, namespace `default`) is filled in.
 
 mod annotation;
 mod check;

@@ -86,7 +86,7 @@ impl Position {
     fn put(&mut self, entry: &Entry) {
         self.is_empty = false;
         let Entry { key, value, create_revision, mod_revision } = entry;
-        // An empty value may stand for one that is too large.
+        // An empty value may be a replacement for one that is too large.
         let is_kept = !value.is_empty() && value.len() <= MAX_VALUE_BYTES;
         let value = is_kept.then(|| value.clone());
         self.forget(key);

@@ -183,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cause_that_is_said_already_is_not_repeated() {
+    fn cause_that_is_reported_already_is_not_repeated() {
         let of_folder = || anyhow::anyhow!("no such file").context("failed to read /x: no such file");
         assert_eq!(chain(&of_folder()), "failed to read /x: no such file");
         assert_eq!(chain(&of_folder().context("no store")), "no store: failed to read /x: no such file");
     }
 
     #[test]
-    fn each_command_says_in_its_help_what_its_exit_codes_mean() {
+    fn help_of_each_command_explains_its_exit_codes() {
         Cli::command().debug_assert();
         for mut command in Cli::command().get_subcommands().cloned() {
             let help = command.render_long_help().to_string();

@@ -95,7 +95,7 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     ]
 }
 
-/// The addresses of matching backends, each once, whatever its ports.
+/// The addresses of matching backends, each once for all its ports.
 fn addresses(service: &ServiceView, is_meant: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
     backends.filter(|backend| is_meant(backend)).map(|backend| backend.address).collect()
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_count_once_whatever_their_ports() {
+    fn backends_count_once_for_all_their_ports() {
         let (one, other) = (("10.1.0.1", "Ready"), ("10.1.0.2", "Ready"));
         let ending = |(address, _): (&'static str, &str)| (address, "Terminating");
         for (ports, expected, style) in [

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_suggested_where_nothing_is_alike() {
+    fn no_suggestion_without_a_similar_name() {
         let known = ["shop/cart".to_owned(), "shop/web".to_owned()];
         assert_eq!(suggest("shop/crt", &known), Some("shop/cart"));
         assert_eq!(suggest("shop/wbe", &known), Some("shop/web"));

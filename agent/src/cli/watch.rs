@@ -16,7 +16,7 @@ use super::{Outcome, Terminal, chain};
 /// The interval with --watch.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether to go on looking.
+/// Whether to continue.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct WatchArgument {
     /// Go on: on a terminal the screen is kept up to date each second, elsewhere new lines are added

@@ -134,7 +134,7 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub metrics_token_review: bool,
 
-    /// Have the metrics of kube-proxy under its own names (kubeproxy_…) too, so that dashboards and alerts for it go on
+    /// Have the metrics of kube-proxy under its own names (kubeproxy_…) too, so that dashboards and alerts for it keep working
     #[arg(long, env = "CONTIV_KUBE_PROXY_METRICS", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub kube_proxy_metrics: bool,

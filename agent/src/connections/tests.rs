@@ -39,7 +39,7 @@ fn open_file_limit_is_read_from_the_process() {
 }
 
 #[tokio::test]
-async fn silent_connections_block_nobody_and_the_oldest_ends_first() {
+async fn idle_connections_block_no_client_and_the_oldest_is_closed() {
     let address = start(3).await;
     let mut silent = Vec::new();
     for _ in 0..50 {

@@ -9,8 +9,8 @@ use std::{
 use contiv_model::{BackendState, ChangeSet, ContivService, ServiceId};
 use serde::Serialize;
 
-/// The number of ready endpoints of a service on this node. Each address counts once, whatever its ports. Terminating ones do
-/// not count, so that load balancers leave the node while they still serve (KEP-1669).
+/// The number of ready endpoints of a service on this node. Each address counts once for all its ports. Terminating ones do not
+/// count, so that load balancers leave the node while they still serve (KEP-1669).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LocalEndpoints {
     /// With an IPv4 address.

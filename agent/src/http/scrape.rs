@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_who_take_gzip_get_it() {
+    fn only_clients_that_accept_gzip_get_it() {
         for (header, expected) in [
             ("", false),
             ("gzip", true),

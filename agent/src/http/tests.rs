@@ -268,7 +268,7 @@ async fn dump_waits_for_a_busy_renderer_and_shows_its_state() {
 }
 
 #[tokio::test]
-async fn renderer_that_panics_over_dump_is_made_anew() {
+async fn renderer_that_panics_in_a_dump_is_recreated() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = ready(vec![spec]).await;
     renderer.call().await;

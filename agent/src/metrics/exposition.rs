@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_those_who_ask_for_it() {
+    fn openmetrics_is_returned_only_on_request() {
         use Exposition::{OpenMetrics, Prometheus};
         for (accept, expected) in [
             ("", Prometheus),

@@ -1,5 +1,5 @@
-//! Metrics of kube-proxy under its own names, so that dashboards and alerts for it go on. Values are this agent's; a name
-//! without a meaning here is left out. Source: kube-proxy 1.34 to 1.36, `pkg/proxy/metrics/metrics.go`.
+//! Metrics of kube-proxy under its own names, so that dashboards and alerts for it keep working. The values are this agent's;
+//! metrics without a meaning here are left out. Source: kube-proxy 1.34 to 1.36, `pkg/proxy/metrics/metrics.go`.
 
 #[cfg(test)]
 mod tests;

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn change_nobody_renders_has_no_trace_and_unfinished_one_is_named() {
+    fn change_without_renderers_has_no_trace_and_unfinished_one_is_named() {
         let (clock, _) = clock(50);
         let ids = RandomIdGenerator::default();
         assert!(spans(&record(BTreeMap::new()), &ids, clock).is_empty());

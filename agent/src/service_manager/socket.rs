@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_nobody_reads_holds_up_nobody() {
+    fn unread_notification_socket_blocks_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let reader = UnixDatagram::bind(&path).unwrap();

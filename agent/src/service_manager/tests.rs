@@ -212,7 +212,7 @@ impl Instance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_are_ready_as_active_or_standby_and_say_which() {
+async fn controllers_are_ready_as_active_or_standby_and_report_it() {
     let store = MemoryStore::new();
     let mut active = Instance::start(&store, "one", true);
     active.run();

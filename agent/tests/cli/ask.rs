@@ -226,7 +226,7 @@ fn unknown_service_suggests_similar_names() {
 }
 
 #[test]
-fn events_say_what_changed_and_what_renderers_made_of_it() {
+fn events_show_the_change_and_the_result_of_each_renderer() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let run = ask(&agent, &["events"]);
@@ -247,7 +247,7 @@ fn events_say_what_changed_and_what_renderers_made_of_it() {
 }
 
 #[test]
-fn status_is_good_until_something_is_wrong_and_then_says_what() {
+fn status_reports_each_problem_and_exit_code_1() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let well = ask(&agent, &["status"]);
@@ -295,7 +295,7 @@ fn address_conflict_is_shown_by_status_services_and_trace() {
 }
 
 #[test]
-fn top_says_why_nothing_counts_where_nothing_does() {
+fn top_without_counters_says_why() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let run = ask(&agent, &["top", "--once"]);
@@ -321,7 +321,7 @@ fn watch_shows_later_changes() {
 }
 
 #[test]
-fn commands_without_agent_say_so_and_environment_names_another() {
+fn commands_without_agent_fail_and_environment_selects_another() {
     // A port that was just released, on which nothing listens.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for arguments in [&["services"][..], &["backends"], &["events"], &["status"], &["top", "--once"]] {

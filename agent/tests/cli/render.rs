@@ -118,7 +118,7 @@ fn first_of_several_nodes_is_rendered_and_named() {
 }
 
 #[test]
-fn node_that_is_not_in_input_is_said() {
+fn node_missing_in_the_input_is_reported() {
     let input = web("web", 7) + NODES;
     let run = run_with_input(&["render", "-f", "-", "--node-name", "n22"], &input);
     assert_eq!(run.code, 0);

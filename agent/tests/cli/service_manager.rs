@@ -138,7 +138,7 @@ fn fill(path: &Path) {
 
 /// Neither the agent's messages to its service manager nor its log are read.
 #[test]
-fn agent_whose_readers_have_stopped_works_and_obeys_sigterm() {
+fn agent_with_hanging_readers_works_and_obeys_sigterm() {
     for kind in ["journal", "pipe"] {
         let folder = folder();
         let path = folder.path().join("notify");

@@ -66,7 +66,7 @@ fn bundle_holds_the_answers_of_agent_and_kernel() {
 }
 
 #[test]
-fn bundle_without_agent_names_what_is_missing() {
+fn bundle_without_agent_lists_missing_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
     // Nothing listens at port 1.
@@ -108,7 +108,7 @@ fn no_password_gets_into_bundle() {
 }
 
 #[test]
-fn bundle_names_what_programs_of_the_system_do_not_tell() {
+fn bundle_lists_missing_output_of_system_commands() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
     let mut without_programs =

@@ -62,7 +62,7 @@ fn view_is_that_of_node_that_is_named() {
 }
 
 #[test]
-fn trace_without_agent_says_so_and_what_to_do() {
+fn trace_without_agent_fails_with_a_hint() {
     // Nothing listens on a port that was just released.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let run = traced(&["--agent", &format!("http://{address}")]);

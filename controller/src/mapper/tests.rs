@@ -58,7 +58,7 @@ fn replace_type_keeps_name() {
 }
 
 #[test]
-fn multi_gives_what_any_of_them_gives_and_map_all_each_key_once() {
+fn multi_mapper_merges_keys_and_map_all_removes_duplicates() {
     let same = Mapper::replace_type(&texts("a"), &texts("b"));
     let mapper = Mapper::multi(vec![same.clone(), Mapper::map_owner(owner), same]);
     let before = Arc::new(object("/a/1", "owner=/b/9"));

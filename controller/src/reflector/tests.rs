@@ -96,7 +96,7 @@ async fn deletion_is_not_lost_over_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_is_said_and_cache_stays() {
+async fn outage_is_reported_and_cache_stays() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let (mut reflector, cache) = start(&store);

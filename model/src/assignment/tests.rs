@@ -26,7 +26,7 @@ fn reason(service: &ContivService) -> Option<DirectRoutingBlocker> {
 }
 
 #[test]
-fn routes_carry_what_is_asked_for_and_nothing_else() {
+fn routes_carry_exactly_the_requested_services() {
     assert_eq!(assign(&service(), true, true, None).addresses, Carrier::Route);
     assert_eq!(assign(&service(), false, true, None), Assignment::default());
     let without = assign(&service(), true, false, None);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_holds_do_not_pile_up() {
+    fn unused_interned_names_are_removed() {
         let mut names = StringInterner::default();
         for number in 0..10_000 {
             names.share(&mut slice("a", &format!("service-{number}")));

@@ -16,7 +16,7 @@ use crate::{
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// Proxies ignore a slice with this label, whatever its value.
+/// Proxies ignore a slice with this label of any value.
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
 const ADDRESS_TYPES: [(&str, AddressType); 3] =

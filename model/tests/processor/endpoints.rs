@@ -51,7 +51,7 @@ fn external_workload_slices_add_to_endpoints() {
     processor.apply([external(&[ready(at("192.0.2.7"))])]);
     assert_eq!(backends(&processor, "default/web"), [pod, "80/tcp -> 192.0.2.7:9090"]);
 
-    // Slices of pods replace endpoints, whatever else exists.
+    // Slices of pods replace endpoints in any case.
     processor.apply([put(mk_slice("default/web-1", "web", &[ready(at("10.2.0.2"))], &["http:8080/tcp"]))]);
     assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.2.0.2:8080", "80/tcp -> 192.0.2.7:9090"]);
 }

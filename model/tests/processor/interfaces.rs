@@ -187,7 +187,7 @@ fn service_interfaces_follow_pods_and_interfaces_of_this_node() {
 }
 
 #[test]
-fn snapshot_as_text_lists_what_it_holds() {
+fn snapshot_text_lists_its_services() {
     let mut processor = mk_processor_with([this_node(), of_this_node(), add_pod("default/p1", "veth7")]);
     processor.apply(web_at(&[of_pod("default/p1", "10.1.1.3")]));
     assert_eq!(

@@ -41,7 +41,7 @@ fn objects_are_listed_by_type_in_order_of_their_ids() {
 }
 
 #[test]
-fn nodes_are_shown_with_what_each_of_their_records_says() {
+fn nodes_are_shown_with_the_data_of_all_their_objects() {
     let processor = mk_processor_with([
         put(mk_vpp_node(7, "late", &["192.168.16.7"])),
         put(mk_vpp_node(1, MASTER, &["192.168.16.1"])),

@@ -26,7 +26,7 @@ fn facts(config: ProcessorConfig) -> NodeFacts {
 }
 
 #[test]
-fn node_ports_answer_on_addresses_that_are_asked_for() {
+fn node_ports_answer_on_configured_addresses() {
     let within = |range: &str| NodePortAddresses::Within(range.parse().unwrap());
     let cases: [(&[NodePortAddresses], &[&str]); 6] = [
         (&[NodePortAddresses::Primary], &["192.168.1.1"]),
@@ -130,7 +130,7 @@ fn endpoint_in_a_pod_range_is_local_without_detection() {
 }
 
 #[test]
-fn egress_masquerade_leaves_out_what_is_in_the_cluster() {
+fn egress_masquerade_leaves_out_destinations_in_the_cluster() {
     let external_ips = vec![ip("203.0.113.9")];
     let nodes = || {
         let worker = Node {

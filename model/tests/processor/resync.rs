@@ -24,7 +24,7 @@ fn same_content_again_changes_nothing_and_keeps_values_in_memory() {
 }
 
 #[test]
-fn resync_as_text_lists_what_it_holds() {
+fn resync_text_lists_its_objects() {
     let mut resync = mk_resync(content());
     resync.undecodable.insert(ObjectKey::Node(NodeName::new("worker")));
     assert_eq!(
@@ -150,7 +150,7 @@ fn batch_that_ends_where_it_began_changes_nothing() {
 }
 
 #[test]
-fn deleting_what_is_not_there_changes_nothing() {
+fn deleting_a_missing_object_changes_nothing() {
     let mut processor = mk_processor();
     for object in content() {
         assert!(processor.apply([Event::Delete(object.key())]).is_empty());

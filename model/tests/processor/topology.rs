@@ -87,7 +87,7 @@ fn hints_only_for_other_zones_are_ignored() {
 }
 
 #[test]
-fn terminating_endpoints_are_used_whatever_their_hints() {
+fn terminating_endpoints_are_used_despite_hints() {
     let terminating = |address, zone| SliceEndpoint {
         hints: meant_for(at(address), &[], &[zone]).hints,
         ..with(at(address), false, true, true)

@@ -127,7 +127,7 @@ laws! {
 
 /// A line feed is the tag of field 1, and `{` the length of such a name.
 #[test]
-fn binary_value_whose_name_has_123_bytes_is_no_json() {
+fn binary_value_with_a_name_of_123_bytes_is_not_json() {
     let node = Node { name: "n".repeat(123), ..Node::default() };
     let value = node.encode_to_vec();
     assert_eq!(&value[..2], b"\n{");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn group_holds_exactly_what_differs() {
+    fn group_has_exactly_the_differences() {
         let group =
             Group::between(&[element(1), element(2), element(4)], vec![element(2), element(3), element(5)]);
         assert_eq!(group.remove, [element(1), element(4)]);

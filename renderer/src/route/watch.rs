@@ -259,7 +259,7 @@ mod tests {
         let of_table_67 = pending(&route(67, RouteProtocol::Static)).unwrap();
         assert_eq!(of_table_67, "deleted the route to 198.51.100.1 in table 67");
         assert_eq!(pending(&route(254, RouteProtocol::Static)), None);
-        // A route with our number counts as ours, wherever it is.
+        // A route with our protocol number is ours in any table.
         assert!(pending(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
         assert!(pending(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
     }

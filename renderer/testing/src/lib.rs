@@ -1,4 +1,4 @@
-//! Renderers and netlink that fail now and then, by seed, for tests of whoever drives renderers.
+//! Renderers and netlink with random failures by seed, for tests of code that drives renderers.
 
 mod faulty;
 mod netlink_faults;

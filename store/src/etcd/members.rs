@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_members_are_asked_last() {
+    fn failed_members_are_tried_last() {
         assert_eq!(order(1, &[false; 3]), [1, 2, 0]);
         assert_eq!(order(1, &[false, false, true]), [1, 0, 2]);
         assert_eq!(order(1, &[false, true, true]), [0, 2, 1]);

@@ -354,7 +354,7 @@ async fn slow_receiver_holds_feed_back_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delivery_carries_the_time_the_store_said_it() {
+async fn delivery_has_the_time_of_its_receipt() {
     let (mut stage, watch) = Stage::watching().await;
     let start = Instant::now();
     // One more than fits: the feed has read it, and waits.

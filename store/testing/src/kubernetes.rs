@@ -230,7 +230,7 @@ current-context: here
         self.shared.faults.lock().silent.insert(resource.to_owned());
     }
 
-    /// Breaks all connections and refuses new ones until mended.
+    /// Breaks all connections and refuses new ones until [`Self::mend`].
     pub fn cut(&self) {
         self.shared.is_cut.send_replace(true);
     }

@@ -22,7 +22,7 @@ async fn broken_object_keeps_its_last_good_state_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn unreadable_file_keeps_all_its_objects_until_mended() {
+async fn unreadable_file_keeps_all_its_objects_until_corrected() {
     let file = format!("{}---\n{}", service("a", 1), service("b", 1));
     let mut folder = Folder::with(&[("two.yaml", &file), ("z.yaml", &service("z", 1))]).await;
     folder.write("two.yaml", "a: [\n---\n");
@@ -99,7 +99,7 @@ async fn file_unreadable_at_the_start_keeps_its_saved_state() {
 }
 
 #[tokio::test]
-async fn manifests_without_fault_do_not_ask_for_what_was_saved() {
+async fn valid_manifests_do_not_load_the_saved_state() {
     let outer = TempDir::new().unwrap();
     fs::write(outer.path().join("web.yaml"), service("web", 1)).unwrap();
     let recall: LoadSaved = Box::new(|| panic!("asked"));

@@ -206,7 +206,7 @@ async fn password_that_was_changed_counts_without_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcd_may_begin_to_want_users_while_it_is_used() {
+async fn etcd_authentication_can_be_enabled_while_in_use() {
     let guarded = SecuredEtcd::start(&[]).await;
     let (store, nobody) =
         (guarded.store(), EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap());

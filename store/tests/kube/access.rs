@@ -57,7 +57,7 @@ async fn missing_permission_is_named_with_the_rule_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overloaded_server_is_asked_again() {
+async fn request_to_overloaded_server_is_retried() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "None")).unwrap();
     server.fail_next(2, 429);

@@ -79,7 +79,7 @@ async fn list_expired_between_pages_restarts_without_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_list_comes_from_the_cache_but_is_never_older_than_what_it_saw() {
+async fn agent_list_is_from_the_cache_but_never_older_than_seen() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "None")).unwrap();
     server.freeze_cache();
@@ -118,7 +118,7 @@ async fn server_without_a_cache_answers_agents_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agent_leaves_out_what_is_headless_or_for_another_proxy() {
+async fn agent_leaves_out_headless_services_and_those_of_another_proxy() {
     let server = ApiServer::start().unwrap();
     let labelled = |name: &str, labels: Value| {
         let mut service = service(name, "10.96.0.1");

@@ -11,7 +11,7 @@ fn reviewer(server: &ApiServer) -> TokenReviewer {
 }
 
 #[tokio::test]
-async fn owner_of_a_token_may_read_what_the_api_server_lets_them() {
+async fn token_owner_may_read_paths_that_the_api_server_allows() {
     let server = ApiServer::start().unwrap();
     server.know_token("scraper", "prometheus", &["/metrics"]);
     server.know_token("stranger", "somebody", &["/version"]);
@@ -26,7 +26,7 @@ async fn owner_of_a_token_may_read_what_the_api_server_lets_them() {
 }
 
 #[tokio::test]
-async fn reviewer_without_the_right_to_ask_says_which_it_needs() {
+async fn reviewer_without_permission_names_the_needed_rule() {
     let server = ApiServer::start().unwrap();
     server.know_token("scraper", "prometheus", &["/metrics"]);
     let reviewer = reviewer(&server);

@@ -19,8 +19,8 @@ const NO_ANSWER: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn pods_leave_with_the_nodes_address_where_it_is_asked_for() -> Result<()> {
-    isolated("egress::pods_leave_with_the_nodes_address_where_it_is_asked_for", |lab| {
+fn pod_egress_has_the_node_address_if_configured() -> Result<()> {
+    isolated("egress::pod_egress_has_the_node_address_if_configured", |lab| {
         let servers = [&lab.client, &lab.node2, &lab.pod1, &lab.pod3];
         let _responders = Responder::start_all(servers, PORT)?;
         let state = Manifests::new(lab)?;

@@ -171,10 +171,10 @@ fn missing_hash_module_leaves_out_only_services_that_need_it() -> Result<()> {
 }
 
 #[test]
-fn agent_without_net_admin_says_so_once() -> Result<()> {
+fn agent_without_net_admin_logs_it_once() -> Result<()> {
     const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
     const LIMIT: Duration = Duration::from_secs(60);
-    isolated("kernel_refusals::agent_without_net_admin_says_so_once", |lab| {
+    isolated("kernel_refusals::agent_without_net_admin_logs_it_once", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
         let mut command = Command::new("setpriv");

@@ -180,8 +180,8 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
 }
 
 #[test]
-fn manifests_broken_while_stopped_keep_what_was_saved() -> Result<()> {
-    isolated("mirror::manifests_broken_while_stopped_keep_what_was_saved", |lab| {
+fn manifests_broken_while_stopped_keep_their_saved_state() -> Result<()> {
+    isolated("mirror::manifests_broken_while_stopped_keep_their_saved_state", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let manifests = Manifests::new(lab)?;
         let [web, api] = [("web", 80), ("api", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));

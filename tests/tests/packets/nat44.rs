@@ -31,8 +31,8 @@ const SECOND: [[&str; 2]; 2] = [["203.0.113.1", "2001:db8:203::1"], ["203.0.113.
 
 /// Scenario 11.
 #[test]
-fn pods_of_a_node_without_gateway_reach_what_has_a_route() -> Result<()> {
-    isolated("nat44::pods_of_a_node_without_gateway_reach_what_has_a_route", |lab| {
+fn pods_of_a_node_without_gateway_reach_routed_destinations() -> Result<()> {
+    isolated("nat44::pods_of_a_node_without_gateway_reach_routed_destinations", |lab| {
         let _responders = Responder::start_all([&lab.client, &lab.pod1], PORT)?;
         let (state, web) = state_with_web(lab)?;
         let _backends = Responder::start_all(lab.pods(), TARGET_PORT)?;
@@ -139,8 +139,8 @@ fn pods_leave_masqueraded_where_the_nodes_address_is_not_known() -> Result<()> {
 
 /// Scenario 16.
 #[test]
-fn agent_that_serves_no_service_masquerades_what_leaves() -> Result<()> {
-    isolated("nat44::agent_that_serves_no_service_masquerades_what_leaves", |lab| {
+fn agent_without_services_masquerades_egress() -> Result<()> {
+    isolated("nat44::agent_without_services_masquerades_egress", |lab| {
         let _responder = Responder::start(&lab.client, PORT)?;
         let _backends = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = state_with_web(lab)?;

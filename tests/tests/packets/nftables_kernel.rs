@@ -316,8 +316,8 @@ fn prefetched_elements_count_unless_the_table_changed_since() -> Result<()> {
 }
 
 #[test]
-fn update_before_resync_is_refused_and_failure_asks_for_resync() -> Result<()> {
-    isolated("nftables_kernel::update_before_resync_is_refused_and_failure_asks_for_resync", |lab| {
+fn update_without_resync_or_after_failure_is_refused() -> Result<()> {
+    isolated("nftables_kernel::update_without_resync_or_after_failure_is_refused", |lab| {
         let (old, new) = (snapshot(3, 2), snapshot(3, 3));
         let changes = ChangeSet::between(&old, &new);
         let mut renderer = Nftables::new();

@@ -280,8 +280,8 @@ fn foreign_route_localnet_switch_stays_on() -> Result<()> {
 }
 
 #[test]
-fn node_ports_on_other_nodes_answer_here_where_asked_for() -> Result<()> {
-    isolated("node_ports::node_ports_on_other_nodes_answer_here_where_asked_for", |lab| {
+fn node_ports_of_other_nodes_answer_here_if_configured() -> Result<()> {
+    isolated("node_ports::node_ports_of_other_nodes_answer_here_if_configured", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = prepare(lab)?;
         let local = ServiceManifest {

@@ -1,4 +1,4 @@
-//! The Node object of this node is deleted: its node ports go on being answered, as with kube-proxy.
+//! The Node object of this node is deleted: its node ports still answer, as with kube-proxy.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

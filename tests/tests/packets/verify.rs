@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// Much more than needed, so that a busy machine fails no test.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between the bursts of changes that a verification goes on beside.
+/// The pause between the bursts of changes during a verification.
 const BURST_PAUSE: Duration = Duration::from_millis(40);
 
 /// The output of `contiv verify` on the node, and its exit code.

@@ -174,7 +174,7 @@ async fn port_in_use_is_reported_and_others_are_served() {
 }
 
 #[tokio::test]
-async fn address_that_is_gone_is_not_tried_again() {
+async fn deleted_address_is_not_tried_again() {
     let (first, second) = (loopback(10), loopback(11));
     let taken = TcpListener::bind((first, 31001)).unwrap();
     let running = Running::start(&[first]);

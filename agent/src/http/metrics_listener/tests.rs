@@ -84,7 +84,7 @@ async fn ready() -> Harness {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_form_that_is_asked_for_and_nothing_else_does() {
+async fn metrics_have_the_requested_format_and_other_pages_do_not() {
     let harness = ready().await;
     let address = serve(&harness, ScrapeGuard::default(), None).await;
     let plain = scrape(address, "").await;
@@ -128,7 +128,7 @@ async fn token_of_a_file_is_needed_and_a_new_one_counts_at_once() {
 }
 
 #[tokio::test]
-async fn api_server_says_whose_token_may_scrape_and_is_asked_seldom() {
+async fn token_reviews_of_scrapes_are_cached() {
     let harness = ready().await;
     let server = ApiServer::start().unwrap();
     server.know_token("scraper", "prometheus", &["/metrics"]);

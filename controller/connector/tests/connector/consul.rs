@@ -91,7 +91,7 @@ async fn unusable_instance_is_reported_once_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_synced_from_kubernetes_is_not_asked_for() {
+async fn service_synced_from_kubernetes_is_not_queried() {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
     server.register("synced", web(2, &["k8s"]));
@@ -215,7 +215,7 @@ async fn more_services_than_connections_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn token_is_read_anew_and_tls_is_verified() {
+async fn token_is_read_again_and_tls_is_verified() {
     let authority = Authority::new().unwrap();
     let server =
         ConsulServer::start_tls(&authority.file("server.pem"), &authority.file("server-key.pem")).unwrap();

@@ -38,7 +38,7 @@ async fn with_web(ttl: u32) -> (DnsServer, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_is_asked_for_again_when_its_time_to_live_is_over() {
+async fn name_is_queried_again_when_its_ttl_has_expired() {
     let (server, running) = with_web(1).await;
     server.change(|zone| {
         *zone = Zone::default();
@@ -54,7 +54,7 @@ async fn name_is_asked_for_again_when_its_time_to_live_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_is_not_asked_for_as_long_as_it_lives() {
+async fn name_is_not_queried_before_its_ttl_has_expired() {
     let (server, running) = with_web(600).await;
     server.change(|zone| *zone = Zone::default());
     sleep(Duration::from_secs(3)).await;

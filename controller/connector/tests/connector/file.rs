@@ -76,7 +76,7 @@ async fn file_that_is_being_written_is_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_that_is_gone_or_broken_takes_nothing_away() {
+async fn deleted_or_invalid_file_removes_no_service() {
     let (_folder, path, running) = running_with_two_services().await;
     let before = running.store.revision();
     for broken in ["", "services:\n", "services:\n  - name: web\n", "services: [{name: web", "other: 1\n"] {

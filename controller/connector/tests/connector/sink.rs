@@ -130,7 +130,7 @@ async fn many_changes_in_second_are_one_transaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_registry_is_heard_after_five_seconds() {
+async fn constant_registry_changes_are_written_after_five_seconds() {
     let running = with_web().await;
     let (start, before) = (Instant::now(), running.store.revision());
     let mut port = 100;

@@ -152,7 +152,7 @@ fn foreign_change_of_a_key_is_undone() {
 }
 
 #[test]
-fn parked_key_blocks_no_other_and_returns_when_it_is_heard_of() {
+fn parked_key_blocks_no_other_and_returns_with_its_next_event() {
     let mut state = both(&[("a", "{}"), ("b", "{}")], &[]);
     state.park(&path("a"));
     assert_eq!(planned(&state), one("b", Action::Add));

@@ -137,7 +137,7 @@ async fn leader_election_endpoints_are_never_written_and_old_ones_swept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_object_stays_until_it_is_readable_or_gone() {
+async fn unreadable_object_stays_until_it_is_valid_or_deleted() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     let store = MemoryStore::new();

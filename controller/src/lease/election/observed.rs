@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn observation_older_than_the_key_does_not_say_it_is_gone() {
+    fn observation_older_than_the_key_is_no_deletion() {
         let mut observed = ObservedKey::new("/e");
         observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
         assert!(observed.is_absent() && !observed.has_gone(5));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_only_begin_alike_are_others() {
+    fn keys_with_a_common_prefix_are_different() {
         let mut observed = ObservedKey::new("/e");
         observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
         observed.on_event(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));

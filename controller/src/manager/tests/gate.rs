@@ -96,7 +96,7 @@ async fn last_known_object_is_there_until_its_deletion_was_reconciled() {
 
 /// The reconciler would treat the object as deleted and delete what belongs to it.
 #[tokio::test(start_paused = true)]
-async fn object_that_could_never_be_read_is_not_taken_for_gone() {
+async fn never_readable_object_is_not_treated_as_deleted() {
     let (store, log) = (MemoryStore::new(), Log::new());
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "!unreadable").await;

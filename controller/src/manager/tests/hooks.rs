@@ -86,7 +86,7 @@ async fn background_task_success_ends_nothing_and_failure_restarts_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn start_and_stop_are_told_each_time() {
+async fn start_and_stop_callbacks_are_called_each_time() {
     let log = Log::new();
     let (on_start, on_stop) = (log.clone(), log.clone());
     let builder = logging(&log).on_start(move || on_start.add("start")).on_stop(move || on_stop.add("stop"));

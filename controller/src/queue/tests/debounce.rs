@@ -18,7 +18,7 @@ async fn quiet_period_makes_one_of_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_producer_is_heard_after_longest_time() {
+async fn constant_additions_are_handled_after_the_maximum_delay() {
     let queue = WorkQueue::new("test");
     let start = Instant::now();
     let producer = {

@@ -74,7 +74,7 @@ async fn buckets_are_ten_from_10_ns_to_10_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queue_that_is_gone_reports_no_running_work() {
+async fn dropped_queue_reports_no_running_work() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
     drop(WorkQueue::<u32>::with("gone", RetryPolicy::default(), Some(&metrics)));

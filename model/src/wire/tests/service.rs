@@ -30,14 +30,14 @@ fn service_as_contiv_stores_it_is_read() {
 }
 
 #[test]
-fn headless_services_say_none_for_their_address() {
+fn headless_services_have_the_address_none() {
     assert!(service(r#"{"cluster_ip":"None"}"#).headless);
     assert!(service(r#"{"cluster_ips":["None"]}"#).headless);
     assert!(!service("{}").headless);
 }
 
 #[test]
-fn client_affinity_lasts_three_hours_unless_it_says_otherwise() {
+fn client_affinity_lasts_three_hours_by_default() {
     let timeout = |value| service(value).session_affinity_timeout;
     assert_eq!(timeout(r#"{"session_affinity":"ClientIP"}"#), 10_800);
     assert_eq!(timeout(r#"{"session_affinity":"ClientIP","session_affinity_timeout":60}"#), 60);

@@ -104,7 +104,7 @@ mod tests {
 
     /// `CONTIV_UPDATE_GOLDENS=1` writes it.
     #[test]
-    fn skeleton_file_is_what_rules_print() {
+    fn skeleton_file_matches_the_rules() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/nftables/skeleton.nft");
         let text = skeleton(&Sizes::new());
         if env::var_os("CONTIV_UPDATE_GOLDENS").is_some() {

@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn address_that_two_services_share_stays_until_both_are_gone() {
+fn shared_address_stays_until_both_services_are_deleted() {
     let address: IpAddr = [198, 51, 100, 1].into();
     let port = |port| ServicePort {
         port,

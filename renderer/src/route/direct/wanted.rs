@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_services_carried_by_routes_are_wanted() {
+    fn only_services_carried_by_routes_are_desired() {
         let services = [service("web", Carrier::Nftables, 1)];
         assert!(DesiredServices::new(&snapshot(&services), |_| false).is_empty());
         for carrier in [Carrier::Route, Carrier::NftablesUntilRoute] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn returning_service_keeps_its_routes_until_it_is_gone() {
+    fn returning_service_keeps_its_routes_until_it_is_deleted() {
         let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         assert_eq!(update(&mut wanted, Some(service("web", Carrier::Nftables, 2))), 1);
         assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));

@@ -54,7 +54,7 @@ fn reached(service: &ContivService, node: &NodeFacts) -> Vec<String> {
 }
 
 #[test]
-fn each_kind_of_address_is_advertised_if_asked_for() {
+fn each_kind_of_address_is_advertised_if_configured() {
     let service = service(vec![backend("10.1.0.1", false, BackendState::Ready)]);
     let of = |kind| {
         let options = RouteOptions { advertise: [kind].into_iter().collect(), ..RouteOptions::default() };

@@ -75,7 +75,7 @@ fn folders_are_looked_at_in_time() {
 }
 
 #[test]
-fn nothing_is_concluded_from_file_that_is_in_flux() {
+fn changing_file_is_not_used() {
     let now = Instant::now();
     let mut pending = Pending::default();
     pending.note(Signal::Written(path("open")), now);

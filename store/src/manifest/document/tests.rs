@@ -40,7 +40,7 @@ fn separator_lookalike_separates_nothing() {
 }
 
 #[test]
-fn nothing_and_comments_are_no_documents() {
+fn empty_documents_and_comments_are_skipped() {
     for text in ["", "\n\n", "# a\n#b", "---\n", "---\n---\n# c\n...\n"] {
         assert_eq!(read(text), vec![], "{text:?}");
     }

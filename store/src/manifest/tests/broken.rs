@@ -95,7 +95,7 @@ fn every_bad_field_of_service_is_named() {
 }
 
 #[test]
-fn all_that_is_wrong_with_object_is_said_at_once() {
+fn all_problems_of_an_object_are_reported_at_once() {
     let text = "{apiVersion: v1, kind: Service, metadata: {name: a}, \
                 spec: {clusterIP: x, ports: [{port: 0, protocol: y}]}, \
                 status: {loadBalancer: {ingress: [{ip: z}, {ip: 1.2.3.4, ipMode: vip}]}}}";

@@ -80,7 +80,7 @@ fn log_of_another_store_is_not_replayed() {
 }
 
 #[test]
-fn list_cut_off_leaves_what_was_before() {
+fn truncated_list_keeps_the_earlier_records() {
     let folder = tempfile::tempdir().unwrap();
     let mut killed = log(folder.path());
     list(&mut killed, 3, &[entry("/a", "1", 3), entry("/b", "1", 3)]);
@@ -351,7 +351,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn log_replayed_is_what_the_store_said_last(steps in vec(steps(), 1..24)) {
+    fn replayed_log_has_the_last_state_of_the_store(steps in vec(steps(), 1..24)) {
         let mut run = Run::new();
         for step in steps {
             run.take(step);

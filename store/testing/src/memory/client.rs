@@ -76,7 +76,7 @@ impl MemoryStore {
         Arc::new(self.clone())
     }
 
-    /// Cuts the connection of this client until it is mended: all requests and watches fail.
+    /// Cuts the connection of this client until it is restored: all requests and watches fail.
     pub fn cut(&self) {
         self.wire.is_cut.send_replace(true);
     }

@@ -74,7 +74,7 @@ impl Etcd<'_> {
 
     /// Restores every member from a snapshot; revisions continue from there.
     pub fn restore(&mut self, Backup(file): &Backup) -> Result<()> {
-        self.begin_anew(|place, cluster| {
+        self.begin_again(|place, cluster| {
             let (name, peer, data) = (place.name(), place.peer_url(), place.data()?);
             let file = file.to_string_lossy();
             let data = data.to_string_lossy();
@@ -97,10 +97,10 @@ impl Etcd<'_> {
 
     /// Restarts it with empty data: no key, revision 1.
     pub fn wipe(&mut self) -> Result<()> {
-        self.begin_anew(|_, _| Ok(()))
+        self.begin_again(|_, _| Ok(()))
     }
 
-    fn begin_anew(&mut self, fill: impl Fn(&Place<'_>, &str) -> Result<()>) -> Result<()> {
+    fn begin_again(&mut self, fill: impl Fn(&Place<'_>, &str) -> Result<()>) -> Result<()> {
         self.kill()?;
         for Member { place, cluster, .. } in &self.members {
             let data = place.data()?;

@@ -6,8 +6,8 @@ use contiv_tests::lab::{Family, Protocol as LabProtocol, Result, Session, isolat
 use crate::conntrack::gateway::{Gateway, address, service};
 
 #[test]
-fn restart_deletes_exactly_what_went_meanwhile() -> Result<()> {
-    isolated("conntrack::restart::restart_deletes_exactly_what_went_meanwhile", |lab| {
+fn restart_deletes_exactly_the_flows_of_removed_backends() -> Result<()> {
+    isolated("conntrack::restart::restart_deletes_exactly_the_flows_of_removed_backends", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let [changed, removed, same] = [("changed", 1), ("removed", 2), ("same", 3)]
             .map(|(name, number)| service(name, number, Protocol::Udp, &[&lab.pod3]));

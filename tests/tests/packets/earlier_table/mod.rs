@@ -1,5 +1,5 @@
 //! Tables of an earlier layout are brought over at the start of the agent, and back by an agent of that version: no connection
-//! fails, open ones go on, and clients keep their backends.
+//! fails, established ones continue, and clients keep their backends.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},

@@ -141,7 +141,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
         Ok(())
     }
 
-    /// Changes go on, so the mirror need not have the last one of them.
+    /// Changes continue, so the mirror need not have the last one.
     fn wait_until_mirror_is_right(&self) -> Result<()> {
         let agent = self.running()?;
         wait_until("the mirror is written without an error", EVENT_TIMEOUT, || {

@@ -25,8 +25,8 @@ use matrix::{Flow, Mode, Source, flows_from, manifest, services};
 use packets::mismatches;
 
 #[test]
-fn every_flow_of_matrix_ends_as_kube_proxys_tables_say() -> Result<()> {
-    isolated("flows::every_flow_of_matrix_ends_as_kube_proxys_tables_say", |lab| {
+fn every_flow_of_matrix_ends_as_with_kube_proxy() -> Result<()> {
+    isolated("flows::every_flow_of_matrix_ends_as_with_kube_proxy", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         for service in services(lab) {

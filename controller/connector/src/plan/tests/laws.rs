@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn registries_that_say_nothing_change_nothing(foreign in foreign(), before in registries()) {
+    fn registries_without_an_answer_change_nothing(foreign in foreign(), before in registries()) {
         let mut store = foreign;
         before.sync(&mut store);
         let silent = Registries { catalogs: [None, None], ..before };

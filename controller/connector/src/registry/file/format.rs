@@ -139,7 +139,7 @@ services:
 ";
 
     #[test]
-    fn services_are_read_with_all_they_can_say() {
+    fn services_are_decoded_with_all_fields() {
         let catalog = parse(FILE).unwrap();
         let db = catalog["db"].as_ref().unwrap();
         let ports: Vec<(u16, bool)> = db.instances.iter().map(|one| (one.port, one.ready)).collect();

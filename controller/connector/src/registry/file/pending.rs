@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn change_of_which_nothing_is_heard_is_seen_all_same() {
+    async fn change_without_notification_is_detected() {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         assert!(pending.is_due(A, start + QUIET_PERIOD));

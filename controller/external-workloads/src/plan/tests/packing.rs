@@ -152,7 +152,7 @@ fn reserved_labels_of_service_change_no_slice() {
 }
 
 #[test]
-fn many_small_slices_are_packed_anew_when_their_ports_change() {
+fn many_small_slices_are_repacked_when_their_ports_change() {
     let all = workloads(300);
     let mut slices = Slices::default();
     for (i, part) in all.chunks(30).enumerate() {
