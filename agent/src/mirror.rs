@@ -115,15 +115,15 @@ impl MirrorHandle {
                 self.waiting.fetch_add(size, Ordering::Relaxed);
             }
         }
-        self.give(Job::Save(saving));
+        self.enqueue(Job::Save(saving));
     }
 
     /// Asks for what was saved. It comes as a report.
     pub(crate) fn load(&mut self) {
-        self.give(Job::Load);
+        self.enqueue(Job::Load);
     }
 
-    fn give(&mut self, job: Job) {
+    fn enqueue(&mut self, job: Job) {
         // A thread that has ended has reported why.
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;

@@ -53,31 +53,31 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
 pub(crate) struct RetryingListener {
     address: SocketAddr,
     /// The name of the server, for the log.
-    what: &'static str,
+    server: &'static str,
     /// None while another program has the address.
     listener: Option<TcpListener>,
 }
 
 impl RetryingListener {
     /// Listens, if the address is free.
-    pub(crate) async fn open(flag: &str, address: SocketAddr, what: &'static str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(flag: &str, address: SocketAddr, server: &'static str) -> anyhow::Result<Self> {
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => {
-                info!(address = %listener.local_addr().unwrap_or(address), "{what}");
+                info!(address = %listener.local_addr().unwrap_or(address), "{server}");
                 Some(listener)
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                warn!(%address, "{what}: another program has the address; trying again until it is free");
+                warn!(%address, "{server}: another program has the address; trying again until it is free");
                 None
             }
             Err(error) => return Err(failed_to_listen(flag, address, &error)),
         };
-        Ok(Self { address, what, listener })
+        Ok(Self { address, server, listener })
     }
 
     /// The listener once the address is free; none if `stop` comes first.
     pub(crate) async fn when_free(self, stop: &CancellationToken) -> Option<TcpListener> {
-        let Self { address, what, listener } = self;
+        let Self { address, server, listener } = self;
         if listener.is_some() {
             return listener;
         }
@@ -90,7 +90,7 @@ impl RetryingListener {
             }
         };
         let listener = stop.run_until_cancelled(bound).await?;
-        info!(%address, "{what}: the address is free now");
+        info!(%address, "{server}: the address is free now");
         Some(listener)
     }
 }

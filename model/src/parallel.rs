@@ -58,7 +58,7 @@ mod tests {
         };
         let items: Vec<u32> = (0..1000).collect();
         let panicked = catch_unwind(AssertUnwindSafe(|| in_shares(&items, 1, work))).unwrap_err();
-        assert_eq!(panicked.downcast_ref(), Some(&"test panic"), "the panic goes on as it was");
+        assert_eq!(panicked.downcast_ref(), Some(&"test panic"), "the payload of the panic is unchanged");
         assert_eq!(runs.into_inner(), 1);
     }
 

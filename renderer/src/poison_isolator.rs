@@ -49,9 +49,9 @@ impl<R: Renderer> PoisonIsolator<R> {
         Self { inner, active: None, refused: BTreeMap::new(), failures: 0 }
     }
 
-    /// Resyncs with as much of `wanted` as possible; `known` is the state before.
-    fn resync_from(&mut self, known: Option<Snapshot>, wanted: &Snapshot) -> Result<Report, RenderError> {
-        let (error, known) = match (self.resync_without_named(known.as_ref(), wanted), known) {
+    /// Resyncs with as much of `desired` as possible; `known` is the state before.
+    fn resync_from(&mut self, known: Option<Snapshot>, desired: &Snapshot) -> Result<Report, RenderError> {
+        let (error, known) = match (self.resync_without_named(known.as_ref(), desired), known) {
             (Ok((report, applied)), _) => {
                 self.active = Some(applied);
                 return Ok(report);
@@ -67,10 +67,10 @@ impl<R: Renderer> PoisonIsolator<R> {
                 if self.failures < FAILED_RESYNCS_BEFORE_ISOLATION {
                     return Err(error);
                 }
-                (error, Snapshot { services: BTreeMap::new(), ..wanted.clone() })
+                (error, Snapshot { services: BTreeMap::new(), ..desired.clone() })
             }
         };
-        let changes = ChangeSet::between(&known, &self.without_refused(wanted));
+        let changes = ChangeSet::between(&known, &self.without_refused(desired));
         self.search(known, &changes, error)
     }
 
@@ -78,11 +78,11 @@ impl<R: Renderer> PoisonIsolator<R> {
     fn resync_without_named(
         &mut self,
         known: Option<&Snapshot>,
-        wanted: &Snapshot,
+        desired: &Snapshot,
     ) -> Result<(Report, Snapshot), RenderError> {
         let mut attempts = 1;
         loop {
-            let snapshot = self.without_refused(wanted);
+            let snapshot = self.without_refused(desired);
             match self.inner.resync(&snapshot) {
                 Err(RenderError::Refused { services })
                     if attempts < MAX_ATTEMPTS && self.leave_out(&services, &snapshot, known) => {}
@@ -132,9 +132,9 @@ impl<R: Renderer> PoisonIsolator<R> {
             return Ok(report);
         }
         // The state of the renderer may be unknown. A resync may even succeed with all: foreign changes may be the cause.
-        let mut wanted = active.clone();
-        wanted.apply(changes);
-        self.resync_from(Some(active), &wanted)
+        let mut desired = active.clone();
+        desired.apply(changes);
+        self.resync_from(Some(active), &desired)
     }
 
     /// Applies as much of `changes` as possible, after `error`.
@@ -231,8 +231,8 @@ impl<R: Renderer> PoisonIsolator<R> {
     }
 
     /// The desired state, but with the current state of services that are left out.
-    fn without_refused(&self, wanted: &Snapshot) -> Snapshot {
-        let mut snapshot = wanted.clone();
+    fn without_refused(&self, desired: &Snapshot) -> Snapshot {
+        let mut snapshot = desired.clone();
         for (id, refusal) in &self.refused {
             match &refusal.last_good {
                 Some(service) => snapshot.services.insert(id.clone(), Arc::clone(service)),

@@ -64,23 +64,23 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
     let mut renderer = isolator(NONE, 1);
     let before = snapshot(100, 1, &[]);
     renderer.resync(&before).unwrap();
-    let wanted = snapshot(130, 2, &[7, 8, 120]);
-    let report = renderer.update(&ChangeSet::between(&before, &wanted)).unwrap();
+    let desired = snapshot(130, 2, &[7, 8, 120]);
+    let report = renderer.update(&ChangeSet::between(&before, &desired)).unwrap();
     let names = |numbers: [(&str, &'static str); 3]| numbers.map(|(name, what)| (name.to_owned(), what));
     assert_eq!(refused(&report), names([("s007", "last good"), ("s008", "last good"), ("s120", "nothing")]));
     assert!(report.rejected[0].reason.contains("poison"), "{}", report.rejected[0].reason);
-    let mut expected = wanted.clone();
+    let mut expected = desired.clone();
     expected.services.extend([service(7, 1), service(8, 1)]);
     expected.services.remove(&service(120, 1).0);
     assert_eq!(renderer.describe().text, text(&expected));
 
     // Repairs and resyncs leave them out; a changed one is tried again.
-    assert_eq!(refused(&renderer.heal(&wanted).unwrap()).len(), 3);
+    assert_eq!(refused(&renderer.heal(&desired).unwrap()).len(), 3);
     assert_eq!(renderer.describe().text, text(&expected));
-    assert_eq!(refused(&renderer.resync(&wanted).unwrap()).len(), 3);
+    assert_eq!(refused(&renderer.resync(&desired).unwrap()).len(), 3);
     assert_eq!(renderer.describe().text, text(&expected));
     let good = snapshot(130, 2, &[8, 120]);
-    let report = renderer.update(&ChangeSet::between(&wanted, &good)).unwrap();
+    let report = renderer.update(&ChangeSet::between(&desired, &good)).unwrap();
     assert_eq!(refused(&report).len(), 2);
     let report = renderer.update(&ChangeSet::between(&good, &snapshot(120, 3, &[]))).unwrap();
     assert_eq!(refused(&report), []);
@@ -90,11 +90,11 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
 #[test]
 fn first_resync_failing_repeatedly_isolates_poison() {
     let mut renderer = isolator(NONE, 1);
-    let wanted = snapshot(64, 1, &[63]);
+    let desired = snapshot(64, 1, &[63]);
     for _ in 1..FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(renderer.resync(&wanted).is_err());
+        assert!(renderer.resync(&desired).is_err());
     }
-    assert_eq!(refused(&renderer.resync(&wanted).unwrap()), [("s063".to_owned(), "nothing")]);
+    assert_eq!(refused(&renderer.resync(&desired).unwrap()), [("s063".to_owned(), "nothing")]);
     assert_eq!(renderer.describe().text, text(&snapshot(63, 1, &[])));
 }
 
@@ -136,15 +136,15 @@ impl Renderer for LackingModule {
 fn missing_module_blames_no_service() {
     let is_missing = |result: Result<Report, RenderError>| matches!(result, Err(RenderError::MissingModules { modules }) if modules == ["nft_numgen"]);
     let mut renderer = PoisonIsolator::new(LackingModule(DryRun::new()));
-    let wanted = snapshot(10, 1, &[]);
+    let desired = snapshot(10, 1, &[]);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(is_missing(renderer.resync(&wanted)), "nothing is applied");
+        assert!(is_missing(renderer.resync(&desired)), "nothing is applied");
     }
     let empty = snapshot(0, 1, &[]);
     assert_eq!(renderer.resync(&empty).unwrap().rejected, []);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &wanted))), "something is applied");
-        assert!(is_missing(renderer.resync(&wanted)), "something is applied");
+        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &desired))), "something is applied");
+        assert!(is_missing(renderer.resync(&desired)), "something is applied");
     }
 }
 
@@ -169,12 +169,12 @@ fn random_faults_lead_to_poison_only() {
         let mut renderer = isolator(rates, seed);
         let mut before = snapshot(40, 0, &[]);
         for version in 1..20 {
-            let wanted = snapshot(40, version, &[usize::try_from(version).unwrap(), 30]);
-            let mut result = renderer.update(&ChangeSet::between(&before, &wanted));
+            let desired = snapshot(40, version, &[usize::try_from(version).unwrap(), 30]);
+            let mut result = renderer.update(&ChangeSet::between(&before, &desired));
             while result.is_err() {
-                result = renderer.resync(&wanted);
+                result = renderer.resync(&desired);
             }
-            before = wanted;
+            before = desired;
         }
         // One more may be left out by chance, until all are tried again.
         let mut result = renderer.resync(&before);

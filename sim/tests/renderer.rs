@@ -121,7 +121,7 @@ fn refused_batch_leaves_the_kernel_as_it_was() {
         kernel.inject(fault);
         // If the kernel names the refused element, all others are tried again at once.
         let active = if renderer.update(&changes).is_ok() { &many } else { &few };
-        assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for ever");
+        assert_eq!(kernel.stalls(), 0, "{fault:?}: the renderer waits for an answer that never comes");
         assert_matches_snapshot(&kernel, active);
         renderer.resync(&few).unwrap();
     }

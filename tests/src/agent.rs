@@ -120,13 +120,13 @@ impl<'lab> Agent<'lab> {
 
     /// Waits until the kernel has exactly the backends of this service.
     pub fn wait_until_applied(&self, service: &Service) -> Result<()> {
-        let wanted: BTreeSet<IpAddr> = Family::BOTH
+        let expected: BTreeSet<IpAddr> = Family::BOTH
             .into_iter()
             .flat_map(|family| service.backends.iter().map(move |host| host.address(family)))
             .collect();
         let what = format!("service {} with {} backends is applied", service.name, service.backends.len());
         wait_until(&what, TIME_LIMIT, || {
-            self.service(service).is_ok_and(|service| backend_addresses(&service).as_ref() == Some(&wanted))
+            self.service(service).is_ok_and(|service| backend_addresses(&service).as_ref() == Some(&expected))
                 && self.is_in_sync()
         })
         .map(drop)

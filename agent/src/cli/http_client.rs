@@ -71,7 +71,7 @@ impl fmt::Display for Server {
 /// # Errors
 /// When there is no answer in time, or one without success. The error contains the agent's text.
 pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
-    ask(server, Method::GET, path, TIME_LIMIT)
+    send_request(server, Method::GET, path, TIME_LIMIT)
 }
 
 /// The same with another timeout.
@@ -79,7 +79,7 @@ pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
 /// # Errors
 /// Those of [`get`].
 pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow::Result<String> {
-    ask(server, Method::GET, path, limit)
+    send_request(server, Method::GET, path, limit)
 }
 
 /// The body of the answer to a POST without a body.
@@ -87,10 +87,10 @@ pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow
 /// # Errors
 /// Those of [`get`].
 pub(super) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
-    ask(server, Method::POST, path, TIME_LIMIT)
+    send_request(server, Method::POST, path, TIME_LIMIT)
 }
 
-fn ask(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::Result<String> {
+fn send_request(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -50,11 +50,11 @@ struct AgentState {
 
 impl Status {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.look())
+        self.watch.run(terminal, || self.read_frame())
     }
 
-    fn look(&self) -> anyhow::Result<Frame> {
-        let answers = self.ask()?;
+    fn read_frame(&self) -> anyhow::Result<Frame> {
+        let answers = self.read_state()?;
         let overview = answers.read()?;
         let size = size().filter(|_| self.output == Output::Table);
         let out = match self.output {
@@ -66,7 +66,7 @@ impl Status {
         Ok(Frame { out, err: String::new(), is_good: overview.is_good() })
     }
 
-    fn ask(&self) -> anyhow::Result<AgentState> {
+    fn read_state(&self) -> anyhow::Result<AgentState> {
         let get = |path: &str| self.agent.get::<Value>(path);
         let renderers = get("/renderers")?;
         let runs_nftables =

@@ -18,7 +18,7 @@ async fn start(limit: usize) -> SocketAddr {
     address
 }
 
-async fn ask(stream: &mut TcpStream) -> String {
+async fn request(stream: &mut TcpStream) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
     let mut answer = [0; 1024];
     let length = stream.read(&mut answer).await.unwrap();
@@ -46,27 +46,27 @@ async fn idle_connections_block_no_client_and_the_oldest_is_closed() {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
     let mut client = TcpStream::connect(address).await.unwrap();
-    let answer = ask(&mut client).await;
+    let answer = request(&mut client).await;
     assert!(answer.contains(&client.local_addr().unwrap().to_string()), "{answer}");
     assert!(is_open(silent.last_mut().unwrap()).await, "there is room for three");
     for stream in &mut silent[..48] {
         assert!(!is_open(stream).await);
     }
-    assert!(ask(&mut client).await.contains("200 OK"), "a connection can be used again");
+    assert!(request(&mut client).await.contains("200 OK"), "a connection can be used again");
 }
 
 #[tokio::test]
 async fn closed_connections_do_not_count() {
     let address = start(2).await;
     let mut first = TcpStream::connect(address).await.unwrap();
-    assert!(ask(&mut first).await.contains("200 OK"));
+    assert!(request(&mut first).await.contains("200 OK"));
     for _ in 0..20 {
         let mut other = TcpStream::connect(address).await.unwrap();
-        assert!(ask(&mut other).await.contains("200 OK"));
+        assert!(request(&mut other).await.contains("200 OK"));
         other.shutdown().await.unwrap();
         assert!(other.read_u8().await.is_err(), "the server has closed it too");
     }
-    assert!(ask(&mut first).await.contains("200 OK"));
+    assert!(request(&mut first).await.contains("200 OK"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ pub(super) async fn resync(
     _: FromLoopback,
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let after = api.ask(Core::status).await?.events;
+    let after = api.query(Core::status).await?.events;
     let request = Request::Input(Input::Resync { cause: "POST /controller/resync" });
     api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "resync": "requested", "after": after }))))

@@ -55,7 +55,7 @@ impl Api {
     }
 
     /// Asks the node about its state.
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(super) async fn query<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Core) -> T + Send + 'static,
     ) -> Result<T, ApiError> {

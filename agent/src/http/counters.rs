@@ -55,7 +55,7 @@ pub(super) async fn counters(
 
 /// Reads the kernel's counters; only those of the `top` services if that is given.
 pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
-    let services = api.ask(Core::services).await?;
+    let services = api.query(Core::services).await?;
     let start = Instant::now();
     let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
     let refused = services.iter().map(|usage| usage.refused).sum();
@@ -69,5 +69,5 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
 }
 
 pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {
-    api.ask(Core::sizes).await.map(Json)
+    api.query(Core::sizes).await.map(Json)
 }

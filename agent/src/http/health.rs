@@ -9,16 +9,16 @@ use super::{Api, error::ApiError};
 use crate::node::{Core, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let status = api.ask(Core::status).await?;
+    let status = api.query(Core::status).await?;
     Ok(Json(json!({ "status": "ok", "events": status.events })))
 }
 
 pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let status = api.ask(Core::status).await?;
+    let status = api.query(Core::status).await?;
     match status {
         status if status.ready => Ok(Json(json!({ "status": "ready", "revision": status.revision }))),
         status if status.synced => Err(ApiError::RenderersNotReady(not_ready(
-            &api.ask(|core| core.renderers(Instant::now())).await?,
+            &api.query(|core| core.renderers(Instant::now())).await?,
         ))),
         _ => Err(ApiError::NotReady("the store has not been read yet")),
     }

@@ -80,7 +80,7 @@ async fn livez(State(source): State<Source>) -> Response {
 impl Source {
     async fn answer(&self, node_eligible: Option<bool>) -> Response {
         // A loop that does not answer does not update its state either.
-        let is_alive = self.api.ask(Core::status).await.is_ok();
+        let is_alive = self.api.query(Core::status).await.is_ok();
         let proxy = *self.proxy.borrow();
         let healthy = is_alive && proxy.is_up_to_date(Instant::now().into_std());
         let current_time = Timestamp::now();

@@ -37,7 +37,7 @@ pub(super) struct AddArguments {
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let pods = api.ask(|core| core.pods().clone()).await?;
+    let pods = api.query(|core| core.pods().clone()).await?;
     let pod = |(pod, interface): (PodId, InterfaceName)| json!({ "pod": pod, "interface": interface });
     Ok(Json(pods.into_iter().map(pod).collect()))
 }

@@ -18,7 +18,7 @@ use crate::metrics::Exposition;
 /// While the node core does not answer, its gauges keep their previous values; all other metrics are current.
 pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let metrics = Arc::clone(&api.metrics);
-    let _ = api.ask(move |core| metrics.set_state(core, Instant::now())).await;
+    let _ = api.query(move |core| metrics.set_state(core, Instant::now())).await;
     let services = &api.metrics.services;
     if services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(services.bound())).await

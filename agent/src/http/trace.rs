@@ -71,7 +71,7 @@ pub(super) async fn trace(
         flow = flow.by_interface(interface);
     }
     // The node only returns its snapshot; the search through all services runs here.
-    let snapshot = api.ask(Core::snapshot).await?;
+    let snapshot = api.query(Core::snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);
     Ok(match format {

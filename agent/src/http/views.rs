@@ -19,11 +19,11 @@ use crate::{
 };
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
-    api.ask(Core::status).await.map(Json)
+    api.query(Core::status).await.map(Json)
 }
 
 pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
-    api.ask(Core::services).await.map(Json)
+    api.query(Core::services).await.map(Json)
 }
 
 pub(super) async fn service(
@@ -32,7 +32,7 @@ pub(super) async fn service(
 ) -> Result<Json<Arc<ContivService>>, ApiError> {
     let id = ServiceId::new(namespace, name);
     let found = api
-        .ask({
+        .query({
             let id = id.clone();
             move |core| core.service(&id)
         })
@@ -43,7 +43,7 @@ pub(super) async fn service(
 }
 
 pub(super) async fn snapshot(State(api): State<Api>) -> Result<Json<Snapshot>, ApiError> {
-    let snapshot = api.ask(Core::snapshot).await?;
+    let snapshot = api.query(Core::snapshot).await?;
     snapshot.map(Json).ok_or(ApiError::NotReady("the store has not been read yet"))
 }
 
@@ -58,15 +58,15 @@ pub(super) async fn objects(
     let kind: Kind = word.parse().map_err(|error| ApiError::NotFound(format!("{error}")))?;
     let kind = object_kind(kind)
         .ok_or_else(|| ApiError::NotFound(format!("the agent keeps no {kind}s: nothing depends on them")))?;
-    api.ask(move |core| core.objects(kind)).await.map(Json)
+    api.query(move |core| core.objects(kind)).await.map(Json)
 }
 
 pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {
-    api.ask(Core::nodes).await.map(Json)
+    api.query(Core::nodes).await.map(Json)
 }
 
 pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<RendererView>>, ApiError> {
-    api.ask(|core| core.renderers(Instant::now())).await.map(Json)
+    api.query(|core| core.renderers(Instant::now())).await.map(Json)
 }
 
 pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
@@ -88,7 +88,7 @@ pub(super) async fn quarantine(
     arguments: Result<Arguments<QuarantineArguments>, QueryRejection>,
 ) -> Result<Json<Vec<Quarantined>>, ApiError> {
     let Arguments(QuarantineArguments { skip }) = arguments.map_err(bad_request)?;
-    api.ask(move |core| core.quarantine(skip)).await.map(Json)
+    api.query(move |core| core.quarantine(skip)).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,7 +131,7 @@ pub(super) async fn history(
     arguments: Result<Arguments<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Arguments(query) = arguments.map_err(bad_request)?;
-    let records = api.ask(move |core| core.history(query, Instant::now())).await?;
+    let records = api.query(move |core| core.history(query, Instant::now())).await?;
     match (query.seq_num, records.first()) {
         (None, _) => Ok(Json(records).into_response()),
         (Some(_), Some(record)) => Ok(Json(record).into_response()),

@@ -212,10 +212,7 @@ mod tests {
         assert!(spans[2].attributes.contains(&KeyValue::new("contiv.added", 3)));
         assert!(spans[0].attributes.contains(&KeyValue::new("contiv.services.changed", 1)));
         assert_eq!(spans[3].status, Status::error("no"));
-        assert!(
-            matches!(spans[0].status, Status::Error { .. }),
-            "whoever looks for failures finds the trace"
-        );
+        assert!(matches!(spans[0].status, Status::Error { .. }), "the root span has the error of its child");
     }
 
     #[test]

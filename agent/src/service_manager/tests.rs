@@ -69,14 +69,14 @@ async fn message_without_room_is_sent_at_the_next_tick() {
     assert_eq!(reload, ["RELOADING TIME", "READY"]);
 }
 
-/// The messages up to `wanted`, including it.
-async fn messages_until(notified: &mut UnboundedReceiver<String>, wanted: &str) -> Vec<String> {
+/// The messages up to `expected`, including it.
+async fn messages_until(notified: &mut UnboundedReceiver<String>, expected: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
         let next = timeout(crate::test_support::LIMIT, notified.recv()).await;
-        let next = next.unwrap_or_else(|_| panic!("{wanted} is not sent, but {all:?}")).unwrap();
+        let next = next.unwrap_or_else(|_| panic!("{expected} is not sent, but {all:?}")).unwrap();
         all.push(next.clone());
-        if next == wanted {
+        if next == expected {
             return all;
         }
     }

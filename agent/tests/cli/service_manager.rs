@@ -27,8 +27,8 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The messages up to and including the first one that contains `wanted`.
-fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
+/// The messages up to and including the first one that contains `expected`.
+fn until(socket: &UnixDatagram, expected: &str) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -36,10 +36,10 @@ fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
             Ok(length) => length,
             // A child of another test has ended: a read with a time limit is not restarted automatically.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => panic!("{wanted}: {error}: {messages:#?}"),
+            Err(error) => panic!("{expected}: {error}: {messages:#?}"),
         };
         messages.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
-        if messages.last().unwrap().contains(wanted) {
+        if messages.last().unwrap().contains(expected) {
             return messages;
         }
     }
@@ -51,7 +51,7 @@ fn assert_falls_silent(socket: &UnixDatagram) {
     let mut buffer = [0; 4096];
     let is_time_out = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
     let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err_and(is_time_out));
-    assert!(silent, "somebody goes on talking");
+    assert!(silent, "a notification was sent after the stop");
     socket.set_read_timeout(Some(LIMIT)).unwrap();
 }
 
@@ -107,12 +107,12 @@ impl Log {
     }
 
     /// Reads up to the end of the line with this text. Nothing is read after that.
-    fn read_line_with(&mut self, wanted: &str) -> String {
+    fn read_line_with(&mut self, expected: &str) -> String {
         let (mut line, mut byte) = (String::new(), [0]);
         loop {
             self.reader.read_exact(&mut byte).unwrap();
             match byte[0] {
-                b'\n' if line.contains(wanted) => return line,
+                b'\n' if line.contains(expected) => return line,
                 b'\n' => line.clear(),
                 byte => line.push(char::from(byte)),
             }

@@ -55,7 +55,7 @@ fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
             client.runtime.block_on(client.store.commit(vec![write])).map_err(unexpected)?;
             let acknowledged = Instant::now();
             let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
-                what: format!("{} in round {round} is committed", kind.name()),
+                event: format!("{} in round {round} is committed", kind.name()),
                 limit: CHANGE_TIMEOUT,
             })?;
             while let Some(next) = commits.next(QUIET)? {

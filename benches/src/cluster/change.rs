@@ -60,7 +60,7 @@ fn latencies(client: &Client, workload: Workload) -> Result<Samples> {
         let acknowledged = Instant::now();
         loop {
             let commit = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
-                what: format!("change {number} is committed"),
+                event: format!("change {number} is committed"),
                 limit: CHANGE_TIMEOUT,
             })?;
             if commit.backends.contains(&marker_address(number)) {

@@ -104,7 +104,7 @@ fn connect_until(over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) 
         let mut connections = Connections::default();
         // Several targets, since each port of the client can be used for one connection to each.
         for target in targets.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
-            match ask(*target) {
+            match request(*target) {
                 Ok(()) => connections.answered += 1,
                 Err(error) => connections.failures.push(format!("{target}: {error}")),
             }
@@ -113,7 +113,7 @@ fn connect_until(over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) 
     })
 }
 
-fn ask(target: SocketAddr) -> io::Result<()> {
+fn request(target: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&target, LOST_PACKET_TIME)?;
     stream.set_read_timeout(Some(LOST_PACKET_TIME))?;
     stream.write_all(b"who?\n")?;

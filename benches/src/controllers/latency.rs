@@ -38,7 +38,7 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
         let mut missing = SERVICES_PER_WORKLOAD;
         while missing > 0 {
             let commit = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
-                what: format!("change {number} is in the kernel"),
+                event: format!("change {number} is in the kernel"),
                 limit: CHANGE_TIMEOUT,
             })?;
             missing =
@@ -56,7 +56,7 @@ async fn wait_for_slices(watch: &mut WatchStream, address: &[u8]) -> Result<()> 
     let mut missing = SERVICES_PER_WORKLOAD;
     while missing > 0 {
         let next = timeout(CHANGE_TIMEOUT, watch.next()).await;
-        let late = || LabError::TooLate { what: "the slices are in etcd".to_owned(), limit: CHANGE_TIMEOUT };
+        let late = || LabError::TooLate { event: "the slices are in etcd".to_owned(), limit: CHANGE_TIMEOUT };
         let event = next.map_err(|_| late())?.ok_or_else(late)?.map_err(unexpected)?;
         let WatchEvent::Changed(batch) = event else { continue };
         let has_address = |change: &&Change| match change {

@@ -36,16 +36,16 @@ pub(crate) async fn keep_resolved(sink: Sink, registries: BTreeSet<String>, look
     let mut hosts = BTreeMap::<String, Host>::new();
     loop {
         catalogs.mark_unchanged();
-        let wanted = sink.look(|all| {
+        let names = sink.read(|all| {
             let of_registries = all.iter().filter(|(registry, _)| registries.contains(*registry));
             let services = of_registries.flat_map(|(_, catalog)| catalog.values().flatten());
             let hosts = services.flat_map(|service| &service.hosts);
             hosts.map(|host| host.address.clone()).collect::<BTreeSet<_>>()
         });
-        hosts.retain(|host, _| wanted.contains(host));
+        hosts.retain(|host, _| names.contains(host));
         let now = Instant::now();
         let is_due = |host: &String| hosts.get(host).is_none_or(|host| host.next <= now);
-        let due: Vec<String> = wanted.into_iter().filter(is_due).collect();
+        let due: Vec<String> = names.into_iter().filter(is_due).collect();
         let lookups = due.into_iter().map(|host| {
             let lookup = Arc::clone(&lookup);
             async move {

@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn protocols_are_read_in_any_case_and_tcp_is_default() {
-        for (text, wanted) in
+        for (text, expected) in
             [("TCP", Protocol::Tcp), ("udp", Protocol::Udp), ("Sctp", Protocol::Sctp), ("", Protocol::Tcp)]
         {
-            assert_eq!(protocol(text), Ok(wanted));
+            assert_eq!(protocol(text), Ok(expected));
         }
         assert!(protocol("ICMP").unwrap_err().contains("TCP, UDP or SCTP"));
     }

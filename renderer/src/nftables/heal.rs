@@ -96,10 +96,10 @@ pub(super) fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) ->
             rules = true;
             continue;
         }
-        let wanted = table.element(set, key);
-        if found != wanted {
+        let desired = table.element(set, key);
+        if found != desired {
             group.remove.extend(found);
-            group.add.extend(wanted);
+            group.add.extend(desired);
         }
     }
     let mut transaction = Transaction::default();

@@ -69,7 +69,7 @@ pub(crate) fn found(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkE
 /// Everything except elements and rules.
 pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkError> {
     let mut existing = ExistingTable { usable: true, ..ExistingTable::default() };
-    let wanted = chains();
+    let desired = chains();
     let mut hooks = 0;
     let dump = socket.dump(msg::GETCHAIN, |_| ())?;
     for object in dump.objects().filter(|object| object.text(chain::TABLE) == Some(TABLE)) {
@@ -77,14 +77,14 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
         let hook = object.nested(chain::HOOK).map(|hook| {
             (hook.u32(chain::HOOK_HOOKNUM), hook.get(chain::HOOK_PRIORITY), object.text(chain::TYPE))
         });
-        let hangs_as = |wanted: Option<Hook>| {
-            let wanted =
-                wanted.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
+        let hangs_as = |desired: Option<Hook>| {
+            let desired =
+                desired.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
             let found =
                 hook.map(|(number, priority, kind)| (number, priority.and_then(|p| p.try_into().ok()), kind));
-            wanted == found
+            desired == found
         };
-        if let Some(ours) = wanted.iter().find(|ours| ours.name == name) {
+        if let Some(ours) = desired.iter().find(|ours| ours.name == name) {
             existing.usable &= hangs_as(ours.hook);
             hooks += usize::from(hook.is_some());
         } else if let Some(chain) = DemandChain::by_name(name) {
@@ -94,7 +94,7 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
             existing.foreign_chains.insert(name.to_owned());
         }
     }
-    existing.usable &= hooks == wanted.iter().filter(|ours| ours.hook.is_some()).count();
+    existing.usable &= hooks == desired.iter().filter(|ours| ours.hook.is_some()).count();
 
     let dump = socket.dump(msg::GETSET, |message| message.text(set::TABLE, TABLE))?;
     for object in dump.objects().filter(|object| object.text(set::TABLE) == Some(TABLE)) {

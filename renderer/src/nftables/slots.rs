@@ -207,23 +207,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_backend_has_exactly_its_share(before in shares(), wanted in shares()) {
+        fn every_backend_has_exactly_its_share(before in shares(), desired in shares()) {
             let before = assign(&[], &before);
-            let after = assign(&some(&before), &wanted);
-            prop_assert_eq!(count(&after), wanted);
+            let after = assign(&some(&before), &desired);
+            prop_assert_eq!(count(&after), desired);
         }
 
         #[test]
         fn slots_move_no_more_than_the_change_requires(
             before in shares(),
-            wanted in shares(),
+            desired in shares(),
         ) {
             let old = assign(&[], &before);
             prop_assert_eq!(&assign(&some(&old), &before), &old);
-            let new = assign(&some(&old), &wanted);
+            let new = assign(&some(&old), &desired);
             let gone: u32 = before
                 .iter()
-                .map(|(backend, slots)| slots.saturating_sub(share_of(&wanted, *backend)))
+                .map(|(backend, slots)| slots.saturating_sub(share_of(&desired, *backend)))
                 .sum();
             let rewritten = old.iter().zip(&new).filter(|(old, new)| old != new).count();
             prop_assert!(rewritten <= gone as usize, "{rewritten} rewritten for {gone} gone");

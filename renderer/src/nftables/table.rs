@@ -90,7 +90,7 @@ impl Table {
     /// Applies `changes` to the table, and returns the transaction.
     pub(crate) fn update(&mut self, changes: &ChangeSet) -> Transaction {
         let mut transaction = Transaction::default();
-        let mut wanted: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
+        let mut desired: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
         let mut shared: BTreeMap<Element, isize> = BTreeMap::new();
         // Removals come before additions: a frontend may move from one service to another.
         for (id, change) in &changes.services {
@@ -100,17 +100,17 @@ impl Table {
             };
             if let Some(old) = old {
                 shared_elements(&old).for_each(|element| *shared.entry(element).or_default() -= 1);
-                wanted.extend(plan::keys(&old).map(|frontend| (frontend, None)));
+                desired.extend(plan::keys(&old).map(|frontend| (frontend, None)));
             }
         }
         for change in changes.services.values() {
             if let Some(new) = &change.new {
                 shared_elements(new).for_each(|element| *shared.entry(element).or_default() += 1);
                 let plan = plan(new);
-                wanted.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
+                desired.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
             }
         }
-        for (frontend, plan) in wanted {
+        for (frontend, plan) in desired {
             let before = self.programmed(frontend);
             let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
             self.program(frontend, &before, after, &mut transaction);

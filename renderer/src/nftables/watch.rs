@@ -88,16 +88,16 @@ impl TableWatch {
         let (transaction, foreign_change) =
             (std::mem::take(&mut self.transaction), std::mem::take(&mut self.foreign_change));
         if let Some(what) = transaction.text() {
-            self.tell(ForeignChange { what, by }, foreign_change.into());
+            self.report(ForeignChange { what, by }, foreign_change.into());
         }
     }
 
-    fn tell_unknown(&mut self, when: &str, foreign_change: ForeignTableChange) {
+    fn report_unknown(&mut self, when: &str, foreign_change: ForeignTableChange) {
         let what = format!("may have changed something while {when}");
-        self.tell(ForeignChange { what, by: None }, foreign_change);
+        self.report(ForeignChange { what, by: None }, foreign_change);
     }
 
-    fn tell(&mut self, change: ForeignChange, foreign_change: ForeignTableChange) {
+    fn report(&mut self, change: ForeignChange, foreign_change: ForeignTableChange) {
         // If the queue is full the renderer compares everything.
         let _ = self.renderer.try_send(foreign_change);
         self.pending.push_back(change);
@@ -105,22 +105,22 @@ impl TableWatch {
 }
 
 impl TableWatch {
-    /// Hears for at most `timeout`.
-    fn hear(&mut self, timeout: Option<Duration>) -> Result<Next, RenderError> {
+    /// Reads notifications for at most `timeout`.
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Next, RenderError> {
         match self.listener.next_event(timeout) {
             Ok(ListenerEvent::Notifications(received)) => self.take(&received),
             Ok(ListenerEvent::Silence) if self.transaction.is_empty() => return Ok(Next::Silence),
             Ok(ListenerEvent::Silence) => self.complete(None),
             Ok(ListenerEvent::Overflow) => {
-                self.tell_unknown("notifications were lost", ForeignTableChange::Anything);
+                self.report_unknown("notifications were lost", ForeignTableChange::Anything);
             }
             Ok(ListenerEvent::Missed) => {
-                self.tell_unknown("a large transaction was committed", ForeignTableChange::Missed);
+                self.report_unknown("a large transaction was committed", ForeignTableChange::Missed);
             }
             Ok(ListenerEvent::End) => return Ok(Next::End),
             Err(source) => {
                 let error = NetlinkError::Socket { action: LISTEN, source };
-                return Err(error.with_advice("tell what others do to the table"));
+                return Err(error.with_advice("listen to changes of the table"));
             }
         }
         Ok(Next::More)
@@ -143,7 +143,7 @@ impl Watch for TableWatch {
                 return Ok(Some(change));
             }
             let timeout = (!self.transaction.is_empty()).then_some(GENERATION_TIMEOUT);
-            if let Next::End = self.hear(timeout)? {
+            if let Next::End = self.receive(timeout)? {
                 return Ok(None);
             }
         }
@@ -154,7 +154,7 @@ impl Watch for TableWatch {
             if let Some(change) = self.pending.pop_front() {
                 return Ok(Poll::Ready(Some(change)));
             }
-            match self.hear(Some(Duration::ZERO))? {
+            match self.receive(Some(Duration::ZERO))? {
                 Next::More => (),
                 Next::Silence => return Ok(Poll::Pending),
                 Next::End => return Ok(Poll::Ready(None)),

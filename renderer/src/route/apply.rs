@@ -124,7 +124,7 @@ pub(super) fn set_rules(
     for ipv4 in FAMILIES {
         let mut missing = rules(ipv4, options, has_direct);
         for rule in our_rules(socket, ipv4)? {
-            match missing.iter().position(|wanted| kernel_rule::is_same(&rule, wanted)) {
+            match missing.iter().position(|desired| kernel_rule::is_same(&rule, desired)) {
                 Some(position) => drop(missing.swap_remove(position)),
                 None => changes.push(RouteNetlinkMessage::DelRule(rule)),
             }

@@ -97,11 +97,11 @@ impl Desired {
     }
 
     fn claim(&mut self, id: &ServiceId, service: &ContivService) -> BTreeSet<Destination> {
-        let wanted = destinations(service, &self.node, &self.options);
-        for destination in &wanted {
+        let destinations = destinations(service, &self.node, &self.options);
+        for destination in &destinations {
             self.owners.entry(*destination).or_default().insert(id.clone());
         }
-        wanted
+        destinations
     }
 
     fn release(&mut self, id: &ServiceId, service: &ContivService) -> BTreeSet<Destination> {

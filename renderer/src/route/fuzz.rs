@@ -21,8 +21,8 @@ pub(crate) fn messages(input: &[u8]) {
             RouteNetlinkMessage::NewRule(rule) => {
                 // A rule that equals the desired one is ours.
                 for ipv4 in apply::FAMILIES {
-                    let wanted = kernel_rule::rule(ipv4, kernel_rule::table(&rule));
-                    assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &wanted));
+                    let desired = kernel_rule::rule(ipv4, kernel_rule::table(&rule));
+                    assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &desired));
                 }
             }
             RouteNetlinkMessage::NewAddress(address) => drop(own_address(&address)),

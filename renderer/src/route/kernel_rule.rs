@@ -55,16 +55,16 @@ pub(super) fn is_ours(rule: &RuleMessage) -> bool {
 }
 
 /// True if an existing rule does exactly the same as the desired one.
-pub(super) fn is_same(found: &RuleMessage, wanted: &RuleMessage) -> bool {
+pub(super) fn is_same(found: &RuleMessage, desired: &RuleMessage) -> bool {
     let narrows = |attribute: &RuleAttribute| {
         let says_nothing =
             matches!(attribute, RuleAttribute::SuppressPrefixLen(u32::MAX) | RuleAttribute::Other(_));
-        !says_nothing && !wanted.attributes.contains(attribute)
+        !says_nothing && !desired.attributes.contains(attribute)
     };
-    found.header.family == wanted.header.family
-        && found.header.action == wanted.header.action
+    found.header.family == desired.header.family
+        && found.header.action == desired.header.action
         && (found.header.dst_len, found.header.src_len, found.header.tos) == (0, 0, 0)
-        && wanted.attributes.iter().all(|attribute| found.attributes.contains(attribute))
+        && desired.attributes.iter().all(|attribute| found.attributes.contains(attribute))
         && !found.attributes.iter().any(narrows)
 }
 
@@ -83,16 +83,16 @@ mod tests {
 
     #[test]
     fn rule_is_recognized_unless_narrowed_or_for_another_table() {
-        let wanted = rule(true, 68);
-        assert!(is_ours(&wanted) && is_same(&wanted, &wanted));
-        assert_eq!(table(&wanted), 68);
-        assert!(!is_same(&rule(true, 69), &wanted) && !is_same(&rule(false, 68), &wanted));
+        let desired = rule(true, 68);
+        assert!(is_ours(&desired) && is_same(&desired, &desired));
+        assert_eq!(table(&desired), 68);
+        assert!(!is_same(&rule(true, 69), &desired) && !is_same(&rule(false, 68), &desired));
         let direct = direct_rule(true, 68);
-        assert!(is_ours(&direct) && !is_same(&direct, &wanted) && !is_same(&wanted, &direct));
-        let mut narrowed = wanted.clone();
+        assert!(is_ours(&direct) && !is_same(&direct, &desired) && !is_same(&desired, &direct));
+        let mut narrowed = desired.clone();
         narrowed.attributes.push(RuleAttribute::Oifname("eth0".to_owned()));
-        assert!(is_ours(&narrowed) && !is_same(&narrowed, &wanted));
-        let mut foreign = wanted.clone();
+        assert!(is_ours(&narrowed) && !is_same(&narrowed, &desired));
+        let mut foreign = desired.clone();
         foreign.attributes.pop();
         assert!(!is_ours(&foreign));
     }

@@ -110,14 +110,14 @@ impl Routes {
         let routes = of_direct.into_iter().filter_map(|found| found.route).collect();
         let kernel = Kernel { routes, nexthops: socket.dump_nexthops()? };
         let addresses = kernel.addresses();
-        let wanted = DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
+        let services = DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
         let mut report = Report::default();
-        apply::set_rules(socket, &options, !wanted.is_empty(), &mut report)?;
+        apply::set_rules(socket, &options, !services.is_empty(), &mut report)?;
         let (direct, mut problems) = Direct::resync(
             socket,
             options.direct,
             desired.sources(),
-            wanted,
+            services,
             kernel,
             &mut announcer,
             &mut report,

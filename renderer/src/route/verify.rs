@@ -71,8 +71,8 @@ impl RouteVerifier {
         let desired = Desired::new(snapshot, options);
         let socket = self.socket()?;
         let links = Links::find(socket, &options, &desired)?;
-        let wanted = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
-        let mut wanted: BTreeMap<KernelRoute, Destination> = wanted.collect();
+        let routes = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
+        let mut routes: BTreeMap<KernelRoute, Destination> = routes.collect();
         let found = apply::found(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
@@ -80,22 +80,22 @@ impl RouteVerifier {
         // Routes of a service that returned to another renderer may stay.
         let direct = DesiredServices::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
-        let checked = wanted.len() + unrouted.len();
+        let checked = routes.len() + unrouted.len();
         let mut verification = Verification { checked, ..Verification::default() };
-        let mut tell = |table, element, destination: Option<Destination>, deviation| {
+        let mut report = |table, element, destination: Option<Destination>, deviation| {
             let service = destination.and_then(|destination| desired.owners(destination).next().cloned());
             let place = format!("table {table}");
             verification.drift.insert(Drift { service, place, element, deviation });
         };
         for found in found {
             match found.route {
-                Some(route) if wanted.remove(&route).is_some() => {}
+                Some(route) if routes.remove(&route).is_some() => {}
                 // Its target is known only after looking up each backend.
                 Some(route) if is_direct(&route) && direct.target(route.address).is_some() => {
                     unrouted.remove(&route.address);
                 }
-                Some(route) => tell(route.table, route.to_string(), None, Deviation::Foreign),
-                None => tell(
+                Some(route) => report(route.table, route.to_string(), None, Deviation::Foreign),
+                None => report(
                     found.table(),
                     "a route that contiv does not write".to_owned(),
                     None,
@@ -103,8 +103,8 @@ impl RouteVerifier {
                 ),
             }
         }
-        for (route, destination) in wanted {
-            tell(route.table, route.to_string(), Some(destination), Deviation::Missing);
+        for (route, destination) in routes {
+            report(route.table, route.to_string(), Some(destination), Deviation::Missing);
         }
         for address in unrouted {
             let (service, place) =
@@ -113,21 +113,21 @@ impl RouteVerifier {
             verification.drift.insert(Drift { service, place, element, deviation: Deviation::Missing });
         }
         for ipv4 in apply::FAMILIES {
-            let wanted = apply::rules(ipv4, &options, !direct.is_empty());
+            let desired = apply::rules(ipv4, &options, !direct.is_empty());
             let found = apply::our_rules(socket, ipv4)?;
-            let is_wanted = |rule| wanted.iter().any(|wanted| kernel_rule::is_same(rule, wanted));
+            let is_desired = |rule| desired.iter().any(|desired| kernel_rule::is_same(rule, desired));
             let family = if ipv4 { "IPv4" } else { "IPv6" };
-            let mut tell = |table: u32, deviation| {
+            let mut report = |table: u32, deviation| {
                 let (place, element) = (format!("rules of {family}"), format!("the rule to table {table}"));
                 verification.drift.insert(Drift { service: None, place, element, deviation });
             };
             for rule in
-                wanted.iter().filter(|wanted| !found.iter().any(|rule| kernel_rule::is_same(rule, wanted)))
+                desired.iter().filter(|desired| !found.iter().any(|rule| kernel_rule::is_same(rule, desired)))
             {
-                tell(kernel_rule::table(rule), Deviation::Missing);
+                report(kernel_rule::table(rule), Deviation::Missing);
             }
-            for rule in found.iter().filter(|rule| !is_wanted(rule)) {
-                tell(kernel_rule::table(rule), Deviation::Foreign);
+            for rule in found.iter().filter(|rule| !is_desired(rule)) {
+                report(kernel_rule::table(rule), Deviation::Foreign);
             }
             verification.checked += found.len();
         }

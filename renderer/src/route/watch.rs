@@ -153,7 +153,7 @@ impl RouteWatch {
         let interest = self.renderer.borrow_and_update().clone();
         for message in messages(received) {
             if let NetlinkPayload::InnerMessage(message) = message.payload
-                && let Some(what) = what_matters(&message, &interest, &mut self.is_up)
+                && let Some(what) = describe_relevant(&message, &interest, &mut self.is_up)
             {
                 self.pending.push_back(ForeignChange { what, by: None });
             }
@@ -178,7 +178,7 @@ impl Watch for RouteWatch {
                 Ok(ListenerEvent::End) => return Ok(None),
                 Err(source) => {
                     let error = NetlinkError::Socket { action: LISTEN, source };
-                    return Err(error.with_advice("tell what others do to routes"));
+                    return Err(error.with_advice("listen to changes of routes"));
                 }
             }
         }
@@ -186,7 +186,11 @@ impl Watch for RouteWatch {
 }
 
 /// Describes a notification for people; none if it does not matter. Pure except for the remembered state of links.
-fn what_matters(message: &Message, interest: &Interest, is_up: &mut BTreeMap<u32, bool>) -> Option<String> {
+fn describe_relevant(
+    message: &Message,
+    interest: &Interest,
+    is_up: &mut BTreeMap<u32, bool>,
+) -> Option<String> {
     let is_ours = |table: u32| interest.tables.contains(&table);
     let depends_on = |index: u32| interest.interfaces.contains(&index);
     let message = match message {
@@ -245,7 +249,7 @@ mod tests {
     }
 
     fn pending(message: &RouteNetlinkMessage) -> Option<String> {
-        what_matters(&message.clone().into(), &interest(), &mut BTreeMap::new())
+        describe_relevant(&message.clone().into(), &interest(), &mut BTreeMap::new())
     }
 
     #[test]
@@ -284,7 +288,8 @@ mod tests {
             Message::from(RouteNetlinkMessage::NewLink(message))
         };
         let (interest, mut is_up) = (interest(), BTreeMap::new());
-        let mut pending = |index, flags| what_matters(&link(index, flags), &interest, &mut is_up).is_some();
+        let mut pending =
+            |index, flags| describe_relevant(&link(index, flags), &interest, &mut is_up).is_some();
         assert!(!pending(8, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::Up));

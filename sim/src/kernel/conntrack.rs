@@ -128,14 +128,14 @@ fn dump(connections: &[Connection], message: &Message<'_>, port: u32) -> Result<
     // These flags are in host byte order.
     let flags = flags.and_then(|flags| flags.payload.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
     let protocol = protocol.filter(|_| flags & F_PROTO_NUM != 0);
-    let wanted = attributes.u32(STATUS)?.unwrap_or_default();
+    let status = attributes.u32(STATUS)?.unwrap_or_default();
     let mask = attributes.u32(STATUS_MASK)?.unwrap_or_default();
-    let is_wanted = |connection: &&Connection| {
+    let is_match = |connection: &&Connection| {
         connection.family() == message.family()
             && protocol.is_none_or(|protocol| protocol == connection.protocol)
-            && connection.status & mask == wanted & mask
+            && connection.status & mask == status & mask
     };
-    let wanted: Vec<&Connection> = connections.iter().filter(is_wanted).collect();
+    let matching: Vec<&Connection> = connections.iter().filter(is_match).collect();
     let frame = |family| Frame {
         subsystem: SUBSYS_CTNETLINK,
         kind: NEW,
@@ -149,7 +149,7 @@ fn dump(connections: &[Connection], message: &Message<'_>, port: u32) -> Result<
         let messages = chunk.iter().map(|one| frame(one.family()).write(|out| one.write(out)));
         messages.collect::<Vec<_>>().concat()
     };
-    let mut pieces: Vec<Vec<u8>> = wanted.chunks(PER_PIECE).map(piece).collect();
+    let mut pieces: Vec<Vec<u8>> = matching.chunks(PER_PIECE).map(piece).collect();
     pieces.push(message::done(NLM_F_MULTI, message.sequence, port));
     Ok(pieces)
 }

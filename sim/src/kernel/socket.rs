@@ -54,7 +54,7 @@ impl NetfilterSocket for ModelSocket {
     fn receive(&mut self) -> io::Result<Vec<u8>> {
         self.arrived.pop_front().unwrap_or_else(|| {
             self.kernel.lock().stalls += 1;
-            Err(io::Error::other("nothing is on its way from the kernel: this would wait for ever"))
+            Err(io::Error::other("nothing is on its way from the kernel: this would wait endlessly"))
         })
     }
 

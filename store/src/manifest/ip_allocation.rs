@@ -65,11 +65,11 @@ impl Manifest for CustomIpAllocation {
 }
 
 /// A value of `metadata` may be omitted in `spec`, but must not differ.
-pub(super) fn fill_in(field: &str, found: &mut String, wanted: String, check: &mut Check) {
+pub(super) fn fill_in(field: &str, found: &mut String, desired: String, check: &mut Check) {
     if found.is_empty() {
-        *found = wanted;
-    } else if *found != wanted {
-        let reason = format!("{found:?} is not the object's own, {wanted:?}; leave it out or correct it");
+        *found = desired;
+    } else if *found != desired {
+        let reason = format!("{found:?} is not the object's own, {desired:?}; leave it out or correct it");
         check.refuse(format_args!("spec.{field}"), reason);
     }
 }

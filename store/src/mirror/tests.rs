@@ -146,7 +146,7 @@ fn summary_through_symbolic_link_counts_as_full() {
 fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
-    fs::write(&path, "no database at all, but a text that somebody left here by mistake").unwrap();
+    fs::write(&path, "no database at all, but a text file").unwrap();
     let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
     assert!(quarantine_file.is_some());
     drop(mirror);

@@ -305,7 +305,7 @@ async fn etcd_that_is_not_there_is_unavailable_and_named() {
     store.commit(vec![put("/a", "1")]).await.unwrap();
     etcd.kill().await.unwrap();
     let error =
-        timeout(Duration::from_secs(11), store.list("/")).await.expect("it waits for ever").unwrap_err();
+        timeout(Duration::from_secs(11), store.list("/")).await.expect("the call did not end").unwrap_err();
     assert!(
         matches!(&error, StoreError::Unavailable { endpoint, .. } if *endpoint == etcd.endpoint()),
         "{error}"

@@ -24,7 +24,7 @@ fn store(etcd: &Etcd, access: EtcdAccess) -> EtcdStore {
 
 async fn why_unavailable(store: &EtcdStore) -> String {
     let error =
-        timeout(Duration::from_secs(60), store.list("/")).await.expect("it waits for ever").unwrap_err();
+        timeout(Duration::from_secs(60), store.list("/")).await.expect("the call did not end").unwrap_err();
     match error {
         StoreError::Unavailable { reason, .. } => reason,
         other => panic!("expected an etcd that cannot be reached: {other}"),

@@ -48,7 +48,7 @@ impl ServiceManager {
     pub(super) fn wait_until_ready(&mut self, limit: Duration) -> Result<()> {
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock => {
-                LabError::TooLate { what: "the agent says that it is ready".to_owned(), limit }
+                LabError::TooLate { event: "the agent says that it is ready".to_owned(), limit }
             }
             _ => LabError::system(format!("listen at {}", self.path.display()), error),
         };

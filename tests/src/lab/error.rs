@@ -29,10 +29,10 @@ pub enum LabError {
         output: String,
     },
     /// An expected event did not happen in time.
-    #[error("timed out after {limit:?}: {what}")]
+    #[error("timed out after {limit:?}: {event}")]
     TooLate {
         /// The expected event, as a sentence.
-        what: String,
+        event: String,
         /// The time limit.
         limit: Duration,
     },

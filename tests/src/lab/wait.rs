@@ -24,20 +24,20 @@ fn timeout_factor(text: Option<&str>) -> u32 {
 }
 
 /// Polls until `condition` holds; returns how long that took.
-pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
+pub fn wait_until(event: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
     let start = Instant::now();
-    wait_for(what, limit, || condition().then(|| start.elapsed()))
+    wait_for(event, limit, || condition().then(|| start.elapsed()))
 }
 
 /// Polls until `look` returns something.
-pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+pub fn wait_for<T>(event: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
     let (start, limit) = (Instant::now(), scaled(limit));
     loop {
         if let Some(found) = look() {
             return Ok(found);
         }
         if start.elapsed() >= limit {
-            return Err(LabError::TooLate { what: what.to_owned(), limit });
+            return Err(LabError::TooLate { event: event.to_owned(), limit });
         }
         thread::sleep(scaled(POLL_INTERVAL));
     }

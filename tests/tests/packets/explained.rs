@@ -17,7 +17,7 @@ pub(crate) fn is_explained(lab: &Lab, agent: &Agent<'_>, query: &str, expected: 
     let answer = lab.node.run(|| {
         let mut inspector = Inspector::open().map_err(unexpected)?;
         assert_eq!(inspector.rules().to_vec(), Vec::<String>::new());
-        inspector.ask(&trace.flow).map_err(unexpected)
+        inspector.evaluate(&trace.flow).map_err(unexpected)
     })?;
     assert_eq!(differences(&trace, &answer), Vec::<String>::new(), "{trace}{answer}");
     Ok(())

@@ -112,7 +112,7 @@ fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
         }
         assert_eq!(metric(&agent, "foreign_changes_total")?, 13);
         assert_eq!(metric(&agent, "repairs_total")?, 13);
-        assert_eq!(session.ask()?, partner, "a connection that was silent meanwhile goes on");
+        assert_eq!(session.ask()?, partner, "an idle connection survives");
         Ok(())
     })
 }

@@ -157,13 +157,13 @@ const MANUAL_CHANGES: [ManualChange; 9] = [
     (
         &["flush table inet contiv"],
         &[
-            "- chain services-v4 holds 0 rules, and is to hold 2",
-            "- chain pick-v4-2 holds 0 rules, and is to hold 1",
+            "- chain services-v4 has 0 rules instead of 2",
+            "- chain pick-v4-2 has 0 rules instead of 1",
         ],
     ),
     (
         &["insert rule inet contiv nat-prerouting accept"],
-        &["- chain nat-prerouting holds 3 rules, and is to hold 2"],
+        &["- chain nat-prerouting has 3 rules instead of 2"],
     ),
     (
         &[

@@ -65,7 +65,7 @@ impl Source<'_> {
         }
     }
 
-    pub(super) fn ask(&self, flow: &Flow) -> anyhow::Result<contiv_model::Trace> {
+    pub(super) fn trace(&self, flow: &Flow) -> anyhow::Result<contiv_model::Trace> {
         let agent = match self {
             Self::Agent(agent) => agent,
             Self::Manifests(snapshot) => return Ok(trace(snapshot, flow)),

@@ -43,9 +43,9 @@ pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Compar
 }
 
 fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
-    let desired = source.ask(flow)?;
+    let desired = source.trace(flow)?;
     let mut inspector = Inspector::open().context("failed to read the state of the kernel")?;
-    let kernel = inspector.ask(flow).context("failed to read the state of the kernel")?;
+    let kernel = inspector.evaluate(flow).context("failed to read the state of the kernel")?;
     let mut all = inspector.rules().to_vec();
     all.extend(differences(&desired, &kernel));
     all.extend(missing_route(&desired, flow)?);

@@ -72,7 +72,7 @@ impl Trace {
             let comparison = kernel::compare(&source, &flow)?;
             (comparison.to_string(), serde_json::to_value(&comparison)?, comparison.agrees())
         } else {
-            let trace = source.ask(&flow)?;
+            let trace = source.trace(&flow)?;
             (trace.to_string(), serde_json::to_value(&trace)?, true)
         };
         match self.output {

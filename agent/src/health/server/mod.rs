@@ -96,7 +96,7 @@ impl HealthCheckServer {
     }
 
     async fn apply_update(&mut self, update: HealthUpdate) {
-        let mut wanted: Vec<(ServiceId, IpAddr)> = Vec::new();
+        let mut to_open: Vec<(ServiceId, IpAddr)> = Vec::new();
         // Removals first: a freed port may belong to another service now.
         let mut removed: Vec<Listener> = Vec::new();
         for (id, check) in &update.services {
@@ -109,7 +109,7 @@ impl HealthCheckServer {
                 self.failed.retain(|(_, failed)| failed != address);
             }
             let new: Vec<IpAddr> = node_ips.difference(&self.node_ips).copied().collect();
-            wanted
+            to_open
                 .extend(self.services.keys().flat_map(|id| new.iter().map(|address| (id.clone(), *address))));
             self.node_ips = node_ips;
         }
@@ -122,12 +122,12 @@ impl HealthCheckServer {
                 served.set_local_endpoints(check.local_endpoints);
             } else {
                 self.services.insert(id.clone(), ServedHealthCheck::new(check));
-                wanted.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
+                to_open.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
             }
         }
         // A removed listener may have freed a slot.
         self.retry().await;
-        self.listen(wanted).await;
+        self.listen(to_open).await;
     }
 
     /// Removes a service, unless only its endpoints changed.
@@ -147,8 +147,8 @@ impl HealthCheckServer {
         self.listen(failed).await;
     }
 
-    async fn listen(&mut self, wanted: Vec<(ServiceId, IpAddr)>) {
-        for (id, address) in wanted {
+    async fn listen(&mut self, to_open: Vec<(ServiceId, IpAddr)>) {
+        for (id, address) in to_open {
             let Some(served) = self.services.get(&id).filter(|served| !served.is_listening(address)) else {
                 continue;
             };

@@ -33,7 +33,7 @@ impl Running {
         change(&mut server);
         let running = Self { outputs, questions, task: tokio::spawn(server.run()) };
         running.set_healthy(true);
-        running.say(Vec::new(), Some(node_ips));
+        running.update(Vec::new(), Some(node_ips));
         running
     }
 
@@ -42,7 +42,7 @@ impl Running {
         self.outputs.proxy.send_replace(health);
     }
 
-    fn say(&self, services: Vec<(ServiceId, Option<HealthCheck>)>, node_ips: Option<&[IpAddr]>) {
+    fn update(&self, services: Vec<(ServiceId, Option<HealthCheck>)>, node_ips: Option<&[IpAddr]>) {
         let node_ips = node_ips.map(|node_ips| node_ips.iter().copied().collect());
         self.outputs.updates.send(HealthUpdate { services, node_ips }).unwrap();
     }
@@ -87,7 +87,7 @@ fn check(port: u16, ipv4: usize) -> HealthCheck {
 async fn answer_has_status_headers_and_body_of_kube_proxy() {
     let address = loopback(1);
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 2)))], None);
+    running.update(vec![(web(), Some(check(31001, 2)))], None);
     let answer = running.get(address, 31001).await.unwrap();
     assert_eq!(answer.status, 200);
     for header in [
@@ -110,7 +110,7 @@ async fn answer_has_status_headers_and_body_of_kube_proxy() {
     assert_eq!((answer.status, answer.body), (503, body(2, false)));
 
     running.set_healthy(true);
-    running.say(vec![(web(), Some(check(31001, 0)))], None);
+    running.update(vec![(web(), Some(check(31001, 0)))], None);
     let answer = running.get(address, 31001).await.unwrap();
     assert_eq!((answer.status, answer.body), (503, body(0, true)));
     assert!(answer.headers.contains("x-load-balancing-endpoint-weight: 0"), "{}", answer.headers);
@@ -121,7 +121,7 @@ async fn each_address_answers_for_its_family() {
     let (v4, v6) = (loopback(2), IpAddr::from(Ipv6Addr::LOCALHOST));
     let running = Running::start(&[v4, v6]);
     let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
-    running.say(vec![(web(), Some(check(port, 3)))], None);
+    running.update(vec![(web(), Some(check(port, 3)))], None);
     assert_eq!(running.status(v4, port).await, Some(200));
     let answer = running.get(v6, port).await.unwrap();
     assert_eq!((answer.status, &answer.body["localEndpoints"]), (503, &json!(0)));
@@ -131,14 +131,14 @@ async fn each_address_answers_for_its_family() {
 async fn listeners_follow_ports_of_services() {
     let address = loopback(3);
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 0)))], None);
+    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 0)))], None);
     assert_eq!(running.status(address, 31001).await, Some(200));
     assert_eq!(running.status(address, 31002).await, Some(503));
     // Each takes the port of the other at the same time.
-    running.say(vec![(web(), Some(check(31002, 1))), (api(), Some(check(31001, 0)))], None);
+    running.update(vec![(web(), Some(check(31002, 1))), (api(), Some(check(31001, 0)))], None);
     assert_eq!(running.status(address, 31002).await, Some(200));
     assert_eq!(running.status(address, 31001).await, Some(503));
-    running.say(vec![(api(), None)], None);
+    running.update(vec![(api(), None)], None);
     assert_eq!(running.status(address, 31001).await, None);
     assert_eq!(running.status(address, 31002).await, Some(200));
     assert_eq!(running.views().await.len(), 1);
@@ -148,11 +148,11 @@ async fn listeners_follow_ports_of_services() {
 async fn listeners_follow_addresses_of_node() {
     let (first, second) = (loopback(4), loopback(5));
     let running = Running::start(&[]);
-    running.say(vec![(web(), Some(check(31001, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1)))], None);
     assert_eq!(running.views().await[0].listeners, []);
-    running.say(Vec::new(), Some(&[first]));
+    running.update(Vec::new(), Some(&[first]));
     assert_eq!(running.status(first, 31001).await, Some(200));
-    running.say(vec![(api(), Some(check(31002, 1)))], Some(&[second]));
+    running.update(vec![(api(), Some(check(31002, 1)))], Some(&[second]));
     assert_eq!(running.status(first, 31001).await, None);
     assert_eq!(running.status(second, 31001).await, Some(200));
     assert_eq!(running.status(second, 31002).await, Some(200));
@@ -163,12 +163,12 @@ async fn port_in_use_is_reported_and_others_are_served() {
     let address = loopback(6);
     let taken = TcpListener::bind((address, 31001)).unwrap();
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
     let error = running.error(&web(), address).await.unwrap();
     assert!(error.contains(&format!("{address}:31001")) && error.contains("in use"), "{error}");
     assert_eq!(running.status(address, 31002).await, Some(200));
     drop(taken);
-    running.say(vec![(api(), Some(check(31002, 2)))], None);
+    running.update(vec![(api(), Some(check(31002, 2)))], None);
     assert_eq!(running.error(&web(), address).await, None);
     assert_eq!(running.status(address, 31001).await, Some(200));
 }
@@ -178,10 +178,10 @@ async fn deleted_address_is_not_tried_again() {
     let (first, second) = (loopback(10), loopback(11));
     let taken = TcpListener::bind((first, 31001)).unwrap();
     let running = Running::start(&[first]);
-    running.say(vec![(web(), Some(check(31001, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1)))], None);
     assert!(running.error(&web(), first).await.is_some());
     drop(taken);
-    running.say(Vec::new(), Some(&[second]));
+    running.update(Vec::new(), Some(&[second]));
     assert_eq!(running.status(second, 31001).await, Some(200));
     assert_eq!(running.status(first, 31001).await, None);
     assert_eq!(running.views().await[0].listeners.len(), 1);
@@ -192,7 +192,7 @@ async fn port_that_was_in_use_is_tried_again_without_any_change() {
     let address = loopback(7);
     let taken = TcpListener::bind((address, 31001)).unwrap();
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1)))], None);
     assert!(running.error(&web(), address).await.is_some());
     drop(taken);
     tokio::time::pause();
@@ -206,12 +206,12 @@ async fn port_that_was_in_use_is_tried_again_without_any_change() {
 async fn two_services_with_one_port_name_each_other() {
     let address = loopback(8);
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 1)))], None);
-    running.say(vec![(api(), Some(check(31001, 0)))], None);
+    running.update(vec![(web(), Some(check(31001, 1)))], None);
+    running.update(vec![(api(), Some(check(31001, 0)))], None);
     let error = running.error(&api(), address).await.unwrap();
     assert!(error.contains("shop/web"), "{error}");
     assert_eq!(running.get(address, 31001).await.unwrap().body["service"]["name"], "web");
-    running.say(vec![(web(), None)], None);
+    running.update(vec![(web(), None)], None);
     assert_eq!(running.get(address, 31001).await.unwrap().body["service"]["name"], "api");
 }
 
@@ -219,7 +219,7 @@ async fn two_services_with_one_port_name_each_other() {
 async fn server_ends_with_loop_and_takes_its_listeners_along() {
     let address = loopback(9);
     let running = Running::start(&[address]);
-    running.say(vec![(web(), Some(check(31001, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1)))], None);
     assert_eq!(running.status(address, 31001).await, Some(200));
     drop(running.outputs);
     running.task.await.unwrap();
@@ -231,11 +231,11 @@ async fn server_ends_with_loop_and_takes_its_listeners_along() {
 async fn health_checks_beyond_the_open_file_limit_are_refused_by_name() {
     let address = loopback(12);
     let running = Running::start_with(&[address], |server| server.shared.slots = Arc::new(Semaphore::new(1)));
-    running.say(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
+    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
     let error = running.error(&api(), address).await.unwrap();
     assert!(error.contains("too many health checks"), "{error}");
     assert_eq!(running.status(address, 31001).await, Some(200));
-    running.say(vec![(web(), None)], None);
+    running.update(vec![(web(), None)], None);
     assert_eq!(running.error(&api(), address).await, None, "there is room now");
     assert_eq!(running.status(address, 31002).await, Some(200));
 }

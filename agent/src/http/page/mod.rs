@@ -24,15 +24,15 @@ const PLOTTED: usize = 200;
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
     let query = HistoryQuery { last: Some(PLOTTED), ..HistoryQuery::default() };
-    let services = api.ask(Core::services).await?;
+    let services = api.query(Core::services).await?;
     let content = Content {
-        status: api.ask(Core::status).await?,
-        sizes: api.ask(Core::sizes).await?,
-        renderers: api.ask(|core| core.renderers(Instant::now())).await?,
+        status: api.query(Core::status).await?,
+        sizes: api.query(Core::sizes).await?,
+        renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
-        quarantine: api.ask(move |core| core.quarantine(0)).await?,
-        history: api.ask(move |core| core.history(query, Instant::now())).await?,
+        quarantine: api.query(move |core| core.quarantine(0)).await?,
+        history: api.query(move |core| core.history(query, Instant::now())).await?,
     };
     Ok(Html(render(&content)))
 }

@@ -114,7 +114,7 @@ mod tests {
              [[registries]]\nname = \"b\"\nprefix = \"x_\"\nfile = \"/f\"\nconsul = { url = \"consul\", cert-file = \"/c\", wait = \"1h\", connections = 0 }\n\
              [[registries]]\nname = \"c\"\ndns = { services = { web = \"example.org\" } }\n",
         );
-        for wanted in [
+        for expected in [
             "namespace: ",
             "sync-period: ",
             "cluster-ip-ranges[1]: ",
@@ -131,7 +131,7 @@ mod tests {
             "registries[2].consul.connections: ",
             if cfg!(feature = "dns") { "registries[3].dns.services.web: " } else { "registries[3].dns: " },
         ] {
-            assert!(wrong.contains(&format!("c.toml: {wanted}")), "{wanted} is not in\n{wrong}");
+            assert!(wrong.contains(&format!("c.toml: {expected}")), "{expected} is not in\n{wrong}");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Consul {
         let mut handles = BTreeMap::<String, AbortHandle>::new();
         let mut query = BlockingQuery::new("/v1/catalog/services".to_owned());
         loop {
-            let answer = query.ask(&instances.client, options, options.wait).await?;
+            let answer = query.poll(&instances.client, options, options.wait).await?;
             let names = decode(answer, answer::services).await;
             let names = names.map_err(|reason| query.error(options, reason))?;
             let is_taken = |(name, tags): &(String, Vec<String>)| {
@@ -112,7 +112,7 @@ impl InstanceWatcher {
         let mut query = BlockingQuery::new(path);
         let mut backoff = backoff();
         loop {
-            match self.ask(&name, &mut query).await {
+            match self.poll(&name, &mut query).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     let pause = backoff.next(rand::random());
@@ -126,13 +126,13 @@ impl InstanceWatcher {
         }
     }
 
-    async fn ask(&self, name: &str, query: &mut BlockingQuery) -> Result<(), RegistryError> {
+    async fn poll(&self, name: &str, query: &mut BlockingQuery) -> Result<(), RegistryError> {
         let watched = self.watched.load(Ordering::Relaxed);
         let wait = blocking::shared_wait(self.options.wait, watched, self.options.connections);
         let answer = {
             let closed = |_| RegistryError::new(name, "no query is allowed any more");
             let _permit = self.permits.acquire().await.map_err(closed)?;
-            query.ask(&self.client, &self.options, wait).await?
+            query.poll(&self.client, &self.options, wait).await?
         };
         let passing_only = self.options.passing_only;
         let service = decode(answer, move |body| answer::instances(body, passing_only)).await;

@@ -54,9 +54,9 @@ pub struct Dns {
 }
 
 /// The records of a name, and how long they are valid.
-struct Known<T> {
-    what: T,
-    holds: Duration,
+struct Records<T> {
+    records: T,
+    valid_for: Duration,
 }
 
 impl Dns {
@@ -79,13 +79,13 @@ impl Dns {
                 let mut backoff = backoff();
                 loop {
                     let wait = match lookup_service(resolver, record).await {
-                        Ok((service, holds)) => {
+                        Ok((service, valid_for)) => {
                             if backoff.failures() > 0 {
                                 failing.fetch_sub(1, Ordering::Relaxed);
                             }
                             publisher.publish_service(name, service);
                             backoff.reset();
-                            holds
+                            valid_for
                         }
                         Err(error) => {
                             let is_first = backoff.failures() == 0;
@@ -149,8 +149,8 @@ impl HostLookup for DnsHosts {
             let failed = |error: NetError| RegistryError::new("/etc/resolv.conf", error);
             let resolver = resolver(&self.servers).map_err(failed)?;
             let name = full_name(host).map_err(|reason| RegistryError::new(host, reason))?;
-            let Known { what, holds } = addresses(&resolver, &name).await?;
-            Ok((what, holds.clamp(MIN_INTERVAL, MAX_INTERVAL)))
+            let Records { records, valid_for } = addresses(&resolver, &name).await?;
+            Ok((records, valid_for.clamp(MIN_INTERVAL, MAX_INTERVAL)))
         }
         .boxed()
     }
@@ -170,7 +170,7 @@ async fn lookup_service(
     let name = full_name(record).map_err(|reason| RegistryError::new(record, reason))?;
     let found = lookup(resolver, &name, RecordType::SRV).await?;
     let records: Vec<&SRV> = found
-        .what
+        .records
         .iter()
         .filter_map(|data| match data {
             RData::SRV(srv) => Some(srv),
@@ -183,12 +183,12 @@ async fn lookup_service(
     let targets =
         join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) })).await;
     let mut service = SourceService::default();
-    let mut holds = found.holds;
+    let mut valid_for = found.valid_for;
     for (port, addresses) in targets {
         // A partial answer is unusable: the other targets would get all the traffic.
         let addresses = addresses?;
-        holds = holds.min(addresses.holds);
-        for ip in addresses.what {
+        valid_for = valid_for.min(addresses.valid_for);
+        for ip in addresses.records {
             match address(&ip.to_string()) {
                 Ok(address) if port > 0 => drop(
                     service
@@ -200,17 +200,18 @@ async fn lookup_service(
             }
         }
     }
-    Ok((service, holds.clamp(MIN_INTERVAL, MAX_INTERVAL)))
+    Ok((service, valid_for.clamp(MIN_INTERVAL, MAX_INTERVAL)))
 }
 
-async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Known<Vec<IpAddr>>, RegistryError> {
+async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Records<Vec<IpAddr>>, RegistryError> {
     let v4 = lookup(resolver, target, RecordType::A);
     let v6 = lookup(resolver, target, RecordType::AAAA);
     let (v4, v6) = tokio::try_join!(v4, v6)?;
-    let what: Vec<IpAddr> = v4.what.iter().chain(&v6.what).filter_map(RData::ip_addr).collect();
+    let records: Vec<IpAddr> = v4.records.iter().chain(&v6.records).filter_map(RData::ip_addr).collect();
     // A missing family must not shorten the interval of the other one.
-    let present = [&v4, &v6].into_iter().filter(|known| !known.what.is_empty()).map(|known| known.holds);
-    Ok(Known { what, holds: present.min().unwrap_or(EMPTY) })
+    let present =
+        [&v4, &v6].into_iter().filter(|known| !known.records.is_empty()).map(|known| known.valid_for);
+    Ok(Records { records, valid_for: present.min().unwrap_or(EMPTY) })
 }
 
 /// The records of a name; none if there is no such name, or no such record.
@@ -218,14 +219,14 @@ async fn lookup(
     resolver: &TokioResolver,
     name: &Name,
     record_type: RecordType,
-) -> Result<Known<Vec<RData>>, RegistryError> {
+) -> Result<Records<Vec<RData>>, RegistryError> {
     match resolver.lookup(name.clone(), record_type).await {
         Ok(found) => {
             let answers = found.answers();
             let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or_default();
-            Ok(Known {
-                what: answers.iter().map(|record| record.data.clone()).collect(),
-                holds: Duration::from_secs(ttl.into()),
+            Ok(Records {
+                records: answers.iter().map(|record| record.data.clone()).collect(),
+                valid_for: Duration::from_secs(ttl.into()),
             })
         }
         Err(NetError::Dns(DnsError::NoRecordsFound(NoRecords {
@@ -233,8 +234,8 @@ async fn lookup(
             negative_ttl,
             ..
         }))) => {
-            let holds = negative_ttl.map_or(EMPTY, |ttl| Duration::from_secs(ttl.into()));
-            Ok(Known { what: Vec::new(), holds: holds.min(EMPTY) })
+            let valid_for = negative_ttl.map_or(EMPTY, |ttl| Duration::from_secs(ttl.into()));
+            Ok(Records { records: Vec::new(), valid_for: valid_for.min(EMPTY) })
         }
         Err(error) => Err(RegistryError::new(format!("{record_type} {name}"), error)),
     }

@@ -133,8 +133,8 @@ impl Sink {
     }
 
     /// Reads the content, which cannot change meanwhile.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, Catalog>) -> T) -> T {
-        look(&self.catalogs.borrow())
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&BTreeMap<String, Catalog>) -> T) -> T {
+        read(&self.catalogs.borrow())
     }
 
     fn modify(&self, modify: impl FnOnce(&mut BTreeMap<String, Catalog>) -> bool) {

@@ -53,7 +53,7 @@ impl StoreSync {
             cluster_ip_ranges: self.cluster_ip_ranges.clone(),
         };
         let hosts = self.sink.hosts();
-        let plan = self.sink.look(|catalogs| {
+        let plan = self.sink.read(|catalogs| {
             let states = self.aggregators.iter().map(|(name, aggregator)| RegistryState {
                 name,
                 aggregator,

@@ -21,7 +21,7 @@ pub(super) struct SlicePacking {
 
 /// Packs endpoints into slices, which are sorted by name.
 pub(super) fn pack(
-    mut wanted: Endpoints,
+    mut desired: Endpoints,
     slices: &[&EndpointSlice],
     labels: &BTreeMap<String, String>,
     service_name: &str,
@@ -30,7 +30,7 @@ pub(super) fn pack(
     let mut unchanged = BTreeMap::new();
     // 1. Existing desired endpoints stay in place.
     for slice in slices {
-        let kept = keep(slice, &mut wanted);
+        let kept = keep(slice, &mut desired);
         let is_same =
             kept == slice.endpoints && slice.labels == *labels && slice.service_name == service_name;
         if kept.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn pack(
             packed.changed.insert(slice.name.clone(), kept);
         }
     }
-    let mut left = wanted.into_values();
+    let mut left = desired.into_values();
     // 2. Slices that are written anyway are filled, the fullest first.
     let mut by_size: Vec<&mut Vec<Endpoint>> = packed.changed.values_mut().collect();
     by_size.sort_by_key(|endpoints| Reverse(endpoints.len()));
@@ -70,9 +70,9 @@ pub(super) fn pack(
     packed
 }
 
-/// The desired endpoints of a slice, in its order, with their desired content; they are removed from `wanted`.
-fn keep(slice: &EndpointSlice, wanted: &mut Endpoints) -> Vec<Endpoint> {
-    let endpoints = slice.endpoints.iter().filter_map(|endpoint| wanted.remove(&identity(endpoint)));
+/// The desired endpoints of a slice, in its order, with their desired content; they are removed from `desired`.
+fn keep(slice: &EndpointSlice, desired: &mut Endpoints) -> Vec<Endpoint> {
+    let endpoints = slice.endpoints.iter().filter_map(|endpoint| desired.remove(&identity(endpoint)));
     // Endpoints beyond the limit of a slice that another writer has overfilled.
     endpoints.take(MAX_ENDPOINTS).collect()
 }

@@ -67,9 +67,9 @@ pub(crate) async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {
 }
 
 pub(crate) async fn until_stored(store: &dyn Store, keys: &[String]) {
-    let wanted: Vec<&String> = keys.iter().collect();
+    let expected: Vec<&String> = keys.iter().collect();
     until(&format!("{keys:?} are stored"), async || {
-        entries(store).await.keys().collect::<Vec<_>>() == wanted
+        entries(store).await.keys().collect::<Vec<_>>() == expected
     })
     .await;
 }

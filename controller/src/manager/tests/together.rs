@@ -140,13 +140,13 @@ fn copying() -> ControllerBuilder<String> {
         .with_reconciler(move |context: Context<String>, key: Key| {
             let copies = copies.clone();
             async move {
-                let wanted = context.cache().get(&key).map(|object| object.value.clone());
+                let desired = context.cache().get(&key).map(|object| object.value.clone());
                 let copy_key = copies.key(texts("t").name_of(&key).ok_or("not of this type")?);
                 let present = context.cache_of(&copies)?.get(&copy_key);
-                let write = match (wanted, present) {
-                    (Some(wanted), None) => Write::create(&copy_key, wanted),
-                    (Some(wanted), Some(present)) if present.value != wanted => {
-                        Write::update(&present, wanted)
+                let write = match (desired, present) {
+                    (Some(desired), None) => Write::create(&copy_key, desired),
+                    (Some(desired), Some(present)) if present.value != desired => {
+                        Write::update(&present, desired)
                     }
                     (None, Some(present)) => Write::delete(&present),
                     _ => return Ok(Outcome::Done),

@@ -186,7 +186,7 @@ mod tests {
         let (mut reaper, requests) = reaper();
         let (_, services) = state();
         drop(reaper.coming(services.values()));
-        assert!(requests.try_recv().is_err(), "no search goes on");
+        assert!(requests.try_recv().is_err(), "without a search nothing is announced");
         Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
     }

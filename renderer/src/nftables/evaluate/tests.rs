@@ -79,9 +79,9 @@ fn found(
     let snapshot = snapshot(service);
     let mut table = Rendered::of(&snapshot);
     let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
-    let wanted = trace(&snapshot, &flow);
+    let desired = trace(&snapshot, &flow);
     let Ok(right) = evaluate(&mut table, &flow);
-    assert_eq!(differences(&wanted, &right), Vec::<String>::new(), "before anything is changed");
+    assert_eq!(differences(&desired, &right), Vec::<String>::new(), "before anything is changed");
     for (kind, key, value) in changes {
         table.change(v4(*kind), *key, *value);
         // The chain of this number exists.
@@ -92,7 +92,7 @@ fn found(
         }
     }
     let Ok(answer) = evaluate(&mut table, &flow);
-    (differences(&wanted, &answer), answer.to_string())
+    (differences(&desired, &answer), answer.to_string())
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Inspector {
     ///
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
-    pub fn ask(&mut self, flow: &Flow) -> Result<Evaluation, InspectError> {
+    pub fn evaluate(&mut self, flow: &Flow) -> Result<Evaluation, InspectError> {
         const MAX_ATTEMPTS: usize = 10;
         for _ in 0..MAX_ATTEMPTS {
             let before = self.kernel.socket.generation()?;

@@ -65,16 +65,16 @@ pub(in crate::nftables) fn compare(kernel: &Rules, existing: &ExistingTable) -> 
     let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
     let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
-    for (name, wanted) in skeleton.chain(on_demand) {
+    for (name, desired) in skeleton.chain(on_demand) {
         let none = Vec::new();
         let found = kernel.rules.get(&name).unwrap_or(&none);
-        if found.len() != wanted.len() {
-            let detail = format!("holds {} rules, and is to hold {}", found.len(), wanted.len());
+        if found.len() != desired.len() {
+            let detail = format!("has {} rules instead of {}", found.len(), desired.len());
             differences.push(WrongRule { chain: name, number: None, detail });
             continue;
         }
-        let pairs = wanted.iter().zip(found).zip(1..);
-        let wrong = pairs.filter(|((wanted, found), _)| !kernel.is_same_rule(wanted, found));
+        let pairs = desired.iter().zip(found).zip(1..);
+        let wrong = pairs.filter(|((desired, found), _)| !kernel.is_same_rule(desired, found));
         differences.extend(wrong.map(|(_, number)| {
             let detail = "is not the one that contiv writes".to_owned();
             WrongRule { chain: name.clone(), number: Some(number), detail }
@@ -107,7 +107,7 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
         }
         read.rules.entry(chain).or_default().push(expressions.to_vec());
     }
-    let wanted: BTreeSet<u8> = PROTOCOLS.iter().map(|protocol| protocol.number()).collect();
+    let desired: BTreeSet<u8> = PROTOCOLS.iter().map(|protocol| protocol.number()).collect();
     for name in anonymous {
         let dump = socket.dump(msg::GETSETELEM, |message| {
             message.text(elem::LIST_TABLE, TABLE);
@@ -117,7 +117,7 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
         let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
         let key = |element| Attributes(element).nested(elem::KEY)?.get(data::VALUE)?.first().copied();
         let kernel: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
-        if kernel.as_ref() == Some(&wanted) {
+        if kernel.as_ref() == Some(&desired) {
             read.protocol_sets.insert(name);
         }
     }
@@ -145,48 +145,48 @@ impl Rules {
         self.rules.get(chain).map_or(0, Vec::len)
     }
 
-    fn is_same_rule(&self, wanted: &[u8], found: &[u8]) -> bool {
-        let (mut wanted, mut found) = (Attributes(wanted).iter(), Attributes(found).iter());
+    fn is_same_rule(&self, desired: &[u8], found: &[u8]) -> bool {
+        let (mut desired, mut found) = (Attributes(desired).iter(), Attributes(found).iter());
         loop {
-            match (wanted.next(), found.next()) {
+            match (desired.next(), found.next()) {
                 (None, None) => return true,
-                (Some((_, wanted)), Some((_, found)))
-                    if self.is_same_expression(Attributes(wanted), Attributes(found)) => {}
+                (Some((_, desired)), Some((_, found)))
+                    if self.is_same_expression(Attributes(desired), Attributes(found)) => {}
                 _ => return false,
             }
         }
     }
 
-    fn is_same_expression(&self, wanted: Attributes<'_>, found: Attributes<'_>) -> bool {
-        let name = wanted.text(rule::EXPR_NAME);
-        let parts = wanted.nested(rule::EXPR_DATA).zip(found.nested(rule::EXPR_DATA));
-        let Some((wanted, found)) = parts.filter(|_| name == found.text(rule::EXPR_NAME)) else {
+    fn is_same_expression(&self, desired: Attributes<'_>, found: Attributes<'_>) -> bool {
+        let name = desired.text(rule::EXPR_NAME);
+        let parts = desired.nested(rule::EXPR_DATA).zip(found.nested(rule::EXPR_DATA));
+        let Some((desired, found)) = parts.filter(|_| name == found.text(rule::EXPR_NAME)) else {
             return false;
         };
         match name {
-            Some("lookup") if wanted.text(expr::LOOKUP_SET) == Some(ANONYMOUS) => {
+            Some("lookup") if desired.text(expr::LOOKUP_SET) == Some(ANONYMOUS) => {
                 found.text(expr::LOOKUP_SET).is_some_and(|set| self.protocol_sets.contains(set))
-                    && is_same(wanted, found, &[expr::LOOKUP_SET, expr::LOOKUP_SET_ID])
+                    && is_same(desired, found, &[expr::LOOKUP_SET, expr::LOOKUP_SET_ID])
             }
             // The kernel adds the end of the ranges, equal to their start, and flags that follow from that.
             Some("nat") => {
-                is_same(wanted, found, &[expr::NAT_REG_ADDR_MAX, expr::NAT_REG_PROTO_MAX, expr::NAT_FLAGS])
+                is_same(desired, found, &[expr::NAT_REG_ADDR_MAX, expr::NAT_REG_PROTO_MAX, expr::NAT_FLAGS])
             }
-            _ => is_same(wanted, found, &[]),
+            _ => is_same(desired, found, &[]),
         }
     }
 }
 
 /// True if two attribute lists are equal, apart from some. A missing attribute means zero.
-fn is_same(wanted: Attributes<'_>, found: Attributes<'_>, but: &[u16]) -> bool {
+fn is_same(desired: Attributes<'_>, found: Attributes<'_>, but: &[u16]) -> bool {
     let is_zero = |payload: &[u8]| payload.iter().all(|byte| *byte == 0);
-    let all_wanted = wanted.marked().filter(|(kind, ..)| !but.contains(kind)).all(
+    let all_desired = desired.marked().filter(|(kind, ..)| !but.contains(kind)).all(
         |(kind, is_nested, payload)| match found.get(kind) {
             Some(found) if is_nested => is_same(Attributes(payload), Attributes(found), &[]),
             Some(found) => payload == found,
             None => is_zero(payload),
         },
     );
-    let is_extra = |kind: &u16| !but.contains(kind) && wanted.get(*kind).is_none();
-    all_wanted && found.iter().filter(|(kind, _)| is_extra(kind)).all(|(_, payload)| is_zero(payload))
+    let is_extra = |kind: &u16| !but.contains(kind) && desired.get(*kind).is_none();
+    all_desired && found.iter().filter(|(kind, _)| is_extra(kind)).all(|(_, payload)| is_zero(payload))
 }

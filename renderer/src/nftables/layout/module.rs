@@ -124,7 +124,8 @@ mod tests {
         // may be missing: systemd would report a module that it does not find at each boot.
         let is_loaded = |module: &KernelModule| *module != KernelModule::Counter && !module.is_optional();
         let modules = KernelModule::ALL.into_iter().filter(is_loaded);
-        let wanted = ["nf_tables", "nf_conntrack_netlink"].into_iter().chain(modules.map(KernelModule::name));
-        assert_eq!(lines.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+        let desired =
+            ["nf_tables", "nf_conntrack_netlink"].into_iter().chain(modules.map(KernelModule::name));
+        assert_eq!(lines.collect::<Vec<_>>(), desired.collect::<Vec<_>>());
     }
 }

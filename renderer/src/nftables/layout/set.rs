@@ -320,13 +320,13 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
-    /// True if an existing set with this declaration can be used as `wanted`. The kernel reports the flags of attached
+    /// True if an existing set with this declaration can be used as `desired`. The kernel reports the flags of attached
     /// expressions too.
-    pub(crate) fn agrees_with(&self, wanted: &Self) -> bool {
+    pub(crate) fn agrees_with(&self, desired: &Self) -> bool {
         const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
         let relevant =
             |declaration: &Self| Self { flags: declaration.flags & RELEVANT, ..declaration.clone() };
-        relevant(self) == relevant(wanted)
+        relevant(self) == relevant(desired)
     }
 }
 

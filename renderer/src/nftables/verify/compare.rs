@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    desired::{DesiredSet, DesiredTable},
     reader::{KernelSet, KernelTable, StoredEntry},
-    wanted::{DesiredSet, DesiredTable},
 };
 use crate::{
     nftables::{
@@ -16,58 +16,58 @@ use crate::{
 };
 
 /// Every difference except those of rules.
-pub(super) fn compare(wanted: &DesiredTable, found: &KernelTable) -> Verification {
-    let mut comparison = Comparison { wanted, found: Verification::default() };
+pub(super) fn compare(desired: &DesiredTable, found: &KernelTable) -> Verification {
+    let mut comparison = Comparison { desired, found: Verification::default() };
     if found.flags & table::FLAG_DORMANT != 0 {
-        comparison.different("table inet contiv", "", "dormant: no rule of it counts");
+        comparison.different("table inet contiv", "", "dormant: its rules are not evaluated");
     }
     comparison.chains(&found.chains);
-    for (name, wanted) in &wanted.sets {
+    for (name, desired) in &desired.sets {
         match found.sets.get(name) {
-            Some(found) => comparison.set(name, wanted, found),
-            None => comparison.tell("sets", name, Deviation::Missing),
+            Some(found) => comparison.set(name, desired, found),
+            None => comparison.report("sets", name, Deviation::Missing),
         }
     }
-    for name in found.sets.keys().filter(|name| !wanted.sets.contains_key(*name)) {
-        comparison.tell("sets", name, Deviation::Foreign);
+    for name in found.sets.keys().filter(|name| !desired.sets.contains_key(*name)) {
+        comparison.report("sets", name, Deviation::Foreign);
     }
     comparison.found
 }
 
 struct Comparison<'a> {
-    wanted: &'a DesiredTable,
+    desired: &'a DesiredTable,
     found: Verification,
 }
 
 impl Comparison<'_> {
-    fn tell(&mut self, place: &str, element: &str, deviation: Deviation) {
-        let service = self.wanted.owner(element).cloned();
+    fn report(&mut self, place: &str, element: &str, deviation: Deviation) {
+        let service = self.desired.owner(element).cloned();
         let (place, element) = (place.to_owned(), element.to_owned());
         self.found.drift.insert(Drift { service, place, element, deviation });
     }
 
     fn different(&mut self, place: &str, element: &str, detail: impl Into<String>) {
-        self.tell(place, element, Deviation::Different(detail.into()));
+        self.report(place, element, Deviation::Different(detail.into()));
     }
 
     fn chains(&mut self, found: &BTreeMap<String, String>) {
-        for (name, wanted) in &self.wanted.chains {
+        for (name, desired) in &self.desired.chains {
             self.found.checked += 1;
             match found.get(name) {
-                Some(hook) if hook == wanted => {}
-                Some(hook) => self.different("chains", name, describe_difference(hook, wanted)),
-                None => self.tell("chains", name, Deviation::Missing),
+                Some(hook) if hook == desired => {}
+                Some(hook) => self.different("chains", name, describe_difference(hook, desired)),
+                None => self.report("chains", name, Deviation::Missing),
             }
         }
         // An unused on-demand chain may wait for its next service.
         let is_foreign =
-            |name: &&String| !self.wanted.chains.contains_key(*name) && DemandChain::by_name(name).is_none();
+            |name: &&String| !self.desired.chains.contains_key(*name) && DemandChain::by_name(name).is_none();
         for name in found.keys().filter(is_foreign).collect::<Vec<_>>() {
-            self.tell("chains", &name.escape_debug().to_string(), Deviation::Foreign);
+            self.report("chains", &name.escape_debug().to_string(), Deviation::Foreign);
         }
     }
 
-    fn set(&mut self, name: &str, wanted: &DesiredSet, found: &KernelSet) {
+    fn set(&mut self, name: &str, desired: &DesiredSet, found: &KernelSet) {
         let [flags, key_type, key_len, data_type, data_len] = found.declaration;
         let is_declared = Set::by_name(name).is_some_and(|ours| {
             let ours = ours.declaration();
@@ -80,21 +80,21 @@ impl Comparison<'_> {
             return self.different("sets", name, "of another type, or with other flags");
         }
         let place = if flags & set::FLAG_MAP == 0 { format!("set {name}") } else { format!("map {name}") };
-        if wanted.is_memory {
+        if desired.is_memory {
             return self.memory(&place, found);
         }
-        for (key, wanted_held) in &wanted.elements {
-            self.found.checked += wanted_held.len();
+        for (key, desired_held) in &desired.elements {
+            self.found.checked += desired_held.len();
             match found.elements.get(key) {
-                None => self.tell(&place, key, Deviation::Missing),
-                Some(held) if held == wanted_held => {}
-                Some(held) => self.held(&place, key, wanted_held, held, wanted.fixed.contains(key)),
+                None => self.report(&place, key, Deviation::Missing),
+                Some(held) if held == desired_held => {}
+                Some(held) => self.held(&place, key, desired_held, held, desired.fixed.contains(key)),
             }
         }
-        for (key, held) in found.elements.iter().filter(|(key, _)| !wanted.elements.contains_key(*key)) {
+        for (key, held) in found.elements.iter().filter(|(key, _)| !desired.elements.contains_key(*key)) {
             self.found.checked += 1;
             if !is_of_unused_chain(name, key, held) {
-                self.tell(&place, key, Deviation::Foreign);
+                self.report(&place, key, Deviation::Foreign);
             }
         }
     }
@@ -104,19 +104,19 @@ impl Comparison<'_> {
         &mut self,
         place: &str,
         key: &str,
-        wanted: &BTreeSet<StoredEntry>,
+        desired: &BTreeSet<StoredEntry>,
         found: &BTreeSet<StoredEntry>,
         fixed: bool,
     ) {
-        let has_slots = wanted.iter().any(|(slot, _)| slot.is_some());
+        let has_slots = desired.iter().any(|(slot, _)| slot.is_some());
         if fixed || !has_slots {
             let text = |held: &BTreeSet<StoredEntry>| held.iter().map(text).collect::<Vec<_>>().join(", ");
             let of = |all: &BTreeSet<StoredEntry>, but: &BTreeSet<StoredEntry>| {
                 text(&all.difference(but).cloned().collect())
             };
-            return self.different(place, key, describe_difference(&of(found, wanted), &of(wanted, found)));
+            return self.different(place, key, describe_difference(&of(found, desired), &of(desired, found)));
         }
-        let (is, must) = (slots_by_value(found), slots_by_value(wanted));
+        let (is, must) = (slots_by_value(found), slots_by_value(desired));
         let values: BTreeSet<&str> = is.keys().chain(must.keys()).copied().collect();
         for value in values {
             let counts = (is.get(value).copied().unwrap_or(0), must.get(value).copied().unwrap_or(0));
@@ -125,9 +125,9 @@ impl Comparison<'_> {
                 (is, must) if is == must => continue,
                 (0, _) => Deviation::Missing,
                 (_, 0) => Deviation::Foreign,
-                (is, must) => Deviation::Different(format!("{is} slots, and must have {must}")),
+                (is, must) => Deviation::Different(format!("{is} slots instead of {must}")),
             };
-            let service = self.wanted.owner(key).cloned();
+            let service = self.desired.owner(key).cloned();
             self.found.drift.insert(Drift { service, place: place.to_owned(), element, deviation });
         }
         let numbers: Vec<u32> = found.iter().filter_map(|(slot, _)| *slot).collect();
@@ -141,9 +141,9 @@ impl Comparison<'_> {
         for (key, held) in &found.elements {
             self.found.checked += 1;
             let backends =
-                key.rsplit_once(" . ").and_then(|(frontend, _)| self.wanted.memories.get(frontend));
+                key.rsplit_once(" . ").and_then(|(frontend, _)| self.desired.memories.get(frontend));
             if !held.iter().all(|(_, value)| backends.is_some_and(|backends| backends.contains(value))) {
-                self.tell(place, key, Deviation::Foreign);
+                self.report(place, key, Deviation::Foreign);
             }
         }
     }

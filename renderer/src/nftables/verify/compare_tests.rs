@@ -4,7 +4,7 @@ use contiv_model::{Backend, ContivService, NodeFacts, Protocol, ServiceId, Servi
 use proptest::prelude::*;
 
 use super::*;
-use crate::nftables::verify::wanted::DesiredTable;
+use crate::nftables::verify::desired::DesiredTable;
 
 /// `default/web` on 10.96.0.1:80 and `default/db` on 10.96.0.2:80, with so many backends each.
 fn snapshot(backends: u8) -> Snapshot {
@@ -26,28 +26,28 @@ fn snapshot(backends: u8) -> Snapshot {
 }
 
 /// A kernel with exactly the desired content.
-fn kernel(wanted: &DesiredTable) -> KernelTable {
-    let set = |(name, wanted): (&String, &DesiredSet)| {
+fn kernel(desired: &DesiredTable) -> KernelTable {
+    let set = |(name, desired): (&String, &DesiredSet)| {
         let ours = Set::by_name(name).unwrap().declaration();
         let (data_type, data_len) = ours.data.unwrap_or_default();
         let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
-        (name.clone(), KernelSet { declaration, elements: wanted.elements.clone() })
+        (name.clone(), KernelSet { declaration, elements: desired.elements.clone() })
     };
-    let sets = wanted.sets.iter().map(set).collect();
-    KernelTable { flags: 0, chains: wanted.chains.clone(), sets }
+    let sets = desired.sets.iter().map(set).collect();
+    KernelTable { flags: 0, chains: desired.chains.clone(), sets }
 }
 
 /// The drift after `damage` to a kernel with 3 backends for each service: service, element, kind of difference.
 fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)> {
-    let wanted = DesiredTable::new(&snapshot(3));
-    let mut kernel = kernel(&wanted);
+    let desired = DesiredTable::new(&snapshot(3));
+    let mut kernel = kernel(&desired);
     damage(&mut kernel);
     let told = |drift: Drift| {
         let service = drift.service.map(|service| service.to_string()).unwrap_or_default();
         let deviation = format!("{} {}", drift.deviation.word(), drift.deviation.detail()).trim().to_owned();
         (service, format!("{}: {}", drift.place, drift.element), deviation)
     };
-    compare(&wanted, &kernel).drift.into_iter().map(told).collect()
+    compare(&desired, &kernel).drift.into_iter().map(told).collect()
 }
 
 fn told(service: &str, element: &str, deviation: &str) -> (String, String, String) {
@@ -154,17 +154,17 @@ fn affinity_memory_of_wrong_backends_is_drift() {
 proptest! {
     #[test]
     fn slot_order_is_free_but_other_backends_are_drift(order in Just((0..6_u8).collect::<Vec<_>>()).prop_shuffle(), damaged in 0..6_usize) {
-        let wanted = DesiredTable::new(&snapshot(6));
-        let mut kernel = kernel(&wanted);
+        let desired = DesiredTable::new(&snapshot(6));
+        let mut kernel = kernel(&desired);
         let backend = |n: u8| format!("10.244.1.{} . 8080", n + 1);
         let slots: BTreeSet<StoredEntry> = order.iter().zip(0..).map(|(n, slot)| (Some(slot), backend(*n))).collect();
         set(&mut kernel, "backends4").insert(WEB.to_owned(), slots.clone());
-        prop_assert!(compare(&wanted, &kernel).drift.is_empty());
+        prop_assert!(compare(&desired, &kernel).drift.is_empty());
         let slot = u32::try_from(damaged).unwrap();
         let mut wrong = slots;
         wrong.retain(|(held, _)| *held != Some(slot));
         wrong.insert((Some(slot), backend(order[(damaged + 1) % 6])));
         set(&mut kernel, "backends4").insert(WEB.to_owned(), wrong);
-        prop_assert_eq!(compare(&wanted, &kernel).drift.len(), 2, "one has a slot too many, one has none");
+        prop_assert_eq!(compare(&desired, &kernel).drift.len(), 2, "one has a slot too many, one has none");
     }
 }

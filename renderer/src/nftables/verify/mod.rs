@@ -1,7 +1,7 @@
 //! Reads the whole table back, and compares it with a rendering from nothing.
 //!
 //! ```text
-//! snapshot ─ wanted ─►┐
+//! snapshot ─ desired ─►┐
 //!                     ├─ compare ─► drift
 //! kernel ─── reader ─►┘
 //! ```
@@ -11,8 +11,8 @@
 
 mod compare;
 mod datum;
+mod desired;
 mod reader;
-mod wanted;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ use std::{
 use contiv_model::Snapshot;
 
 use self::{
+    desired::DesiredTable,
     reader::{KernelSet, KernelTable},
-    wanted::DesiredTable,
 };
 use super::{
     inspect,
@@ -124,18 +124,18 @@ impl TableVerifier {
     }
 
     fn try_verify(&mut self, snapshot: &Snapshot) -> Result<Verification, NetlinkError> {
-        let wanted = DesiredTable::new(snapshot);
-        let Some(found) = self.read(wanted.count())? else {
+        let desired = DesiredTable::new(snapshot);
+        let Some(found) = self.read(desired.count())? else {
             let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
             let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
             return Ok(Verification { checked: 1, drift: [drift].into() });
         };
-        let mut verification = compare::compare(&wanted, &found);
+        let mut verification = compare::compare(&desired, &found);
         let rules = inspect::rules::read(self.socket()?)?;
         // A missing chain has no rules; and the rules of an unused one must be right too, except for an empty one that a resync
         // could not remove: nothing leads to it, and it is filled before anything does.
         let is_left_over = |name: &&String| {
-            !wanted.chains.contains_key(*name) && !rules.has_any(name) && !found.leads_to(name)
+            !desired.chains.contains_key(*name) && !rules.has_any(name) && !found.leads_to(name)
         };
         let names = found.chains.keys().filter(|name| !is_left_over(name));
         let on_demand = names.filter_map(|name| DemandChain::by_name(name)).collect();

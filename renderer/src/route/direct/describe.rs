@@ -13,7 +13,7 @@ impl Direct {
     /// The services that routes cannot carry at present.
     pub(in crate::route) fn rejected(&self) -> Vec<Rejected> {
         let rejected = self.refused.iter().filter_map(|(address, reason)| {
-            let service = self.wanted.owner(*address)?.clone();
+            let service = self.desired.owner(*address)?.clone();
             Some(Rejected { service, reason: reason.clone(), in_force: LEFT_TO_NFTABLES })
         });
         rejected.collect()

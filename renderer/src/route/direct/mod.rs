@@ -9,11 +9,11 @@
 //! comes or goes changes the group and not the route, and a resilient group moves only the flows that must move.
 
 mod describe;
+mod desired;
 mod id_allocator;
 mod next_hop_resolver;
 mod plan;
 mod program;
-mod wanted;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,12 +21,12 @@ use std::{
 };
 
 use contiv_model::{ChangeSet, NodeFacts};
+pub(super) use desired::DesiredServices;
 use id_allocator::{Group, Hops, IdAllocator, copies, members};
 use next_hop_resolver::NextHopResolver;
 pub(super) use next_hop_resolver::request;
 use nix::libc::EEXIST;
 use plan::RouteTarget;
-pub(super) use wanted::DesiredServices;
 
 use super::{
     kernel_route::{KernelRoute, LOCAL_TABLE, NextHop},
@@ -47,7 +47,7 @@ pub(super) type Sources = [Option<IpAddr>; 2];
 pub(super) struct Direct {
     options: DirectOptions,
     sources: Sources,
-    wanted: DesiredServices,
+    desired: DesiredServices,
     ways: NextHopResolver,
     routes: BTreeMap<IpAddr, NextHop>,
     groups: BTreeMap<IpAddr, Group>,
@@ -95,7 +95,7 @@ impl Direct {
         socket: &mut RouteSocket,
         options: DirectOptions,
         sources: Sources,
-        wanted: DesiredServices,
+        desired: DesiredServices,
         kernel: Kernel,
         announcer: &mut Announcer,
         report: &mut Report,
@@ -104,7 +104,7 @@ impl Direct {
         let mut direct = Self {
             options,
             sources,
-            wanted,
+            desired,
             ways: NextHopResolver::default(),
             routes: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl Direct {
             refused: BTreeMap::new(),
         };
         let (strays, leftovers) = direct.adopt(kernel);
-        let touched = direct.wanted.addresses().chain(direct.routes.keys().copied()).collect();
+        let touched = direct.desired.addresses().chain(direct.routes.keys().copied()).collect();
         let mut problems = direct.apply(socket, touched, announcer, report)?;
         let mut batch = Batch::default();
         for stray in strays {
@@ -165,9 +165,9 @@ impl Direct {
         announcer: &mut Announcer,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
-        let Self { wanted, routes, .. } = self;
+        let Self { desired, routes, .. } = self;
         let has_route = |address| routes.get(&address).is_some_and(|way| way.reaches_backend());
-        let touched = wanted.update(changes, node, has_route);
+        let touched = desired.update(changes, node, has_route);
         self.apply(socket, touched, announcer, report)
     }
 
@@ -182,7 +182,7 @@ impl Direct {
             return Ok(Vec::new());
         }
         let mut problems = Vec::new();
-        let targets = touched.iter().filter_map(|address| self.wanted.target(*address));
+        let targets = touched.iter().filter_map(|address| self.desired.target(*address));
         self.ways.look_up(socket, targets, announcer)?;
         self.add_hops(socket, &touched, report, &mut problems)?;
         let mut batch = Batch::default();
@@ -221,7 +221,7 @@ impl Direct {
     ) -> Result<(), NetlinkError> {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
-        for target in touched.iter().filter_map(|address| self.wanted.target(*address)) {
+        for target in touched.iter().filter_map(|address| self.desired.target(*address)) {
             if let RouteTarget::Backends { local, weights } = target {
                 let hops = weights.keys().filter_map(|backend| self.ways.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
@@ -250,7 +250,7 @@ impl Direct {
 
     /// The desired target of an address; or why routes cannot carry it at present.
     fn desired_target(&self, address: IpAddr) -> Result<Option<DesiredTarget>, String> {
-        Ok(match self.wanted.target(address) {
+        Ok(match self.desired.target(address) {
             None => None,
             Some(RouteTarget::Impossible) => {
                 return Err(format!("{address} is an address of this node, or one that means no host"));
@@ -337,7 +337,7 @@ impl Direct {
 
     /// True if a rule must point to the table.
     pub(super) fn is_needed(&self) -> bool {
-        !self.wanted.is_empty()
+        !self.desired.is_empty()
     }
 }
 

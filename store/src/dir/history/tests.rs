@@ -60,6 +60,6 @@ fn watch_that_is_too_slow_ends_with_compacted_error() {
         history.push(revision, changed(revision, &["/a"]));
     }
     let seen = ready(&mut watch);
-    assert_eq!(seen.len(), 1, "it goes on with a gap");
+    assert_eq!(seen.len(), 1, "the watch continued over a gap");
     assert!(matches!(seen[0], Err(StoreError::Compacted { .. })), "{seen:?}");
 }

@@ -34,18 +34,18 @@ pub(super) fn assert_it_is_right<'lab>(
     let fresh = Agent::start_on(&lab.node, "fresh", options)?;
     fresh.wait_until_applied(&last)?;
     fresh.stop()?;
-    let wanted = canonical(lab)?;
-    assert!(found == wanted, "the kernel has, where it should have: {:#?}", differences(&found, &wanted));
-    println!("{:8} bytes of the table are as a fresh start writes them", wanted.len());
+    let expected = canonical(lab)?;
+    assert!(found == expected, "the kernel has, where it should have: {:#?}", differences(&found, &expected));
+    println!("{:8} bytes of the table are as a fresh start writes them", expected.len());
     Ok(())
 }
 
 /// The first lines that differ.
-fn differences<'a>(found: &'a str, wanted: &'a str) -> Vec<(&'a str, &'a str)> {
+fn differences<'a>(found: &'a str, expected: &'a str) -> Vec<(&'a str, &'a str)> {
     const MAX_SHOWN_LINES: usize = 20;
-    let lines = found.lines().chain(iter::repeat("")).zip(wanted.lines().chain(iter::repeat("")));
-    let longest = found.lines().count().max(wanted.lines().count());
-    lines.take(longest).filter(|(found, wanted)| found != wanted).take(MAX_SHOWN_LINES).collect()
+    let lines = found.lines().chain(iter::repeat("")).zip(expected.lines().chain(iter::repeat("")));
+    let longest = found.lines().count().max(expected.lines().count());
+    lines.take(longest).filter(|(found, expected)| found != expected).take(MAX_SHOWN_LINES).collect()
 }
 
 /// The table as text independent of its history. Three things depend on it: the slots of backends, unused chains, and the order

@@ -130,10 +130,10 @@ fn names_in_the_manifests_exist() {
         let keys: BTreeSet<&str> =
             generator["literals"].as_array().expect("literals").iter().map(key).collect();
         let references = container["env"].as_array().expect("variables").iter();
-        let wanted: BTreeSet<&str> = references
+        let expected: BTreeSet<&str> = references
             .filter_map(|variable| variable["valueFrom"]["configMapKeyRef"]["key"].as_str())
             .collect();
-        assert_eq!(keys, wanted, "{kustomization}");
+        assert_eq!(keys, expected, "{kustomization}");
     }
 }
 

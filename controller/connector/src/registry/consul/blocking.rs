@@ -30,7 +30,7 @@ impl BlockingQuery {
 
     /// Waits for a change, and returns everything, which may be unchanged. After an error the next query requests the current
     /// state: the server may be another one, with other indexes.
-    pub(super) async fn ask(
+    pub(super) async fn poll(
         &mut self,
         client: &HttpClient,
         options: &ConsulOptions,

@@ -157,7 +157,7 @@ services:
     #[test]
     fn file_with_an_error_is_named_and_ignored_whole() {
         let with = |service: &str| format!("services:\n  - {{name: web, {service}}}\n");
-        for (text, wanted) in [
+        for (text, expected) in [
             (String::new(), "empty"),
             ("services:".to_owned(), "services"),
             ("service: []".to_owned(), "service"),
@@ -171,7 +171,7 @@ services:
             (format!("{}  - {{name: web, endpoints: []}}\n", with("endpoints: []")), "services[1]"),
         ] {
             let error = parse(&text).unwrap_err();
-            assert!(error.contains(wanted), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

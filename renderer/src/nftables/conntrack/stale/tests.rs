@@ -112,7 +112,7 @@ fn removed_frontend_leaves_flows_of_others_at_its_address() {
     let suspects = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
     assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
     assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
-    assert!(!stale_udp(&suspects, "192.0.2.1:53", "172.17.0.2:53"), "translated by somebody else");
+    assert!(!stale_udp(&suspects, "192.0.2.1:53", "172.17.0.2:53"), "translated by another program");
 }
 
 #[test]

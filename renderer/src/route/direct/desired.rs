@@ -37,21 +37,21 @@ impl DesiredServices {
             .flat_map(|service| service.addresses())
             .filter(|address| has_route(*address))
             .collect();
-        let mut wanted = Self::default();
+        let mut desired = Self::default();
         if !routed.is_empty() {
             let owners = owners(snapshot);
             for service in translated() {
                 let mut own =
                     service.addresses().filter(|address| owners.get(address) == Some(&1)).peekable();
                 if own.peek().is_none() || own.any(|address| routed.contains(&address)) {
-                    wanted.keep_routes(service, &snapshot.node, |address| routed.contains(&address));
+                    desired.keep_routes(service, &snapshot.node, |address| routed.contains(&address));
                 }
             }
         }
         for service in snapshot.services.values().filter(|service| service.assignment.addresses.routes()) {
-            wanted.claim(service, &snapshot.node);
+            desired.claim(service, &snapshot.node);
         }
-        wanted
+        desired
     }
 
     /// Applies changes of services, and returns the addresses whose target may have changed. `has_route`: an address has a
@@ -184,17 +184,17 @@ mod tests {
         Snapshot { services: services.collect(), ..Snapshot::default() }
     }
 
-    fn update(wanted: &mut DesiredServices, new: Option<Arc<ContivService>>) -> usize {
+    fn update(desired: &mut DesiredServices, new: Option<Arc<ContivService>>) -> usize {
         let change = ServiceChange { old: None, new };
         let changes = ChangeSet {
             services: [(ServiceId::new("default", "web"), change)].into(),
             ..ChangeSet::default()
         };
-        wanted.update(&changes, &NodeFacts::default(), |_| true).len()
+        desired.update(&changes, &NodeFacts::default(), |_| true).len()
     }
 
-    fn backend(wanted: &DesiredServices) -> Option<IpAddr> {
-        match wanted.target(ADDRESS)? {
+    fn backend(desired: &DesiredServices) -> Option<IpAddr> {
+        match desired.target(ADDRESS)? {
             RouteTarget::Backends { weights, .. } => weights.keys().next().copied(),
             _ => None,
         }
@@ -205,20 +205,20 @@ mod tests {
         let services = [service("web", Carrier::Nftables, 1)];
         assert!(DesiredServices::new(&snapshot(&services), |_| false).is_empty());
         for carrier in [Carrier::Route, Carrier::NftablesUntilRoute] {
-            let wanted = DesiredServices::new(&snapshot(&[service("web", carrier, 1)]), |_| false);
-            assert_eq!(backend(&wanted), Some([10, 1, 0, 1].into()));
-            assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/web");
+            let desired = DesiredServices::new(&snapshot(&[service("web", carrier, 1)]), |_| false);
+            assert_eq!(backend(&desired), Some([10, 1, 0, 1].into()));
+            assert_eq!(desired.owner(ADDRESS).unwrap().to_string(), "default/web");
         }
     }
 
     #[test]
     fn returning_service_keeps_its_routes_until_it_is_deleted() {
-        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
-        assert_eq!(update(&mut wanted, Some(service("web", Carrier::Nftables, 2))), 1);
-        assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));
-        assert_eq!(wanted.owner(ADDRESS), None, "nobody depends on it");
-        assert_eq!(update(&mut wanted, None), 1);
-        assert_eq!(wanted, DesiredServices::default());
+        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        assert_eq!(update(&mut desired, Some(service("web", Carrier::Nftables, 2))), 1);
+        assert_eq!(backend(&desired), Some([10, 1, 0, 2].into()));
+        assert_eq!(desired.owner(ADDRESS), None, "nobody depends on it");
+        assert_eq!(update(&mut desired, None), 1);
+        assert_eq!(desired, DesiredServices::default());
     }
 
     #[test]
@@ -232,11 +232,11 @@ mod tests {
 
     #[test]
     fn returning_service_keeps_no_route_that_leads_nowhere() {
-        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         let mut without = service("web", Carrier::Nftables, 1);
         Arc::make_mut(&mut without).ports[0].backends.clear();
-        assert_eq!(update(&mut wanted, Some(Arc::clone(&without))), 1);
-        assert_eq!((wanted.target(ADDRESS), wanted.is_empty()), (None, true));
+        assert_eq!(update(&mut desired, Some(Arc::clone(&without))), 1);
+        assert_eq!((desired.target(ADDRESS), desired.is_empty()), (None, true));
         assert!(DesiredServices::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
     }
 
@@ -248,26 +248,26 @@ mod tests {
             Arc::make_mut(&mut service).external_ips = [other].into();
             service
         };
-        let mut wanted = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
-        update(&mut wanted, Some(more(Carrier::Nftables)));
-        assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS]);
+        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        update(&mut desired, Some(more(Carrier::Nftables)));
+        assert_eq!(desired.addresses().collect::<Vec<_>>(), [ADDRESS]);
         let again = DesiredServices::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
-        assert_eq!(again, wanted, "after a restart too");
+        assert_eq!(again, desired, "after a restart too");
     }
 
     #[test]
     fn service_that_goes_back_keeps_no_address_that_another_one_had() {
         let shared = service("api", Carrier::Route, 2);
-        let mut wanted =
+        let mut desired =
             DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
-        assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/api");
-        update(&mut wanted, Some(service("web", Carrier::Nftables, 1)));
+        assert_eq!(desired.owner(ADDRESS).unwrap().to_string(), "default/api");
+        update(&mut desired, Some(service("web", Carrier::Nftables, 1)));
         let gone = ChangeSet {
             services: [(ServiceId::new("default", "api"), ServiceChange { old: None, new: None })].into(),
             ..ChangeSet::default()
         };
-        wanted.update(&gone, &NodeFacts::default(), |_| true);
-        assert!(wanted.is_empty(), "{wanted:?}");
+        desired.update(&gone, &NodeFacts::default(), |_| true);
+        assert!(desired.is_empty(), "{desired:?}");
     }
 
     #[test]
@@ -282,11 +282,11 @@ mod tests {
         };
         // The other one comes first by name, and never had a route.
         let services = [with("web", ADDRESS, 1), with("api", [10, 96, 0, 2].into(), 2)];
-        let wanted =
+        let desired =
             DesiredServices::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
-        assert_eq!(wanted.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
+        assert_eq!(desired.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
         for address in [ADDRESS, shared] {
-            let Some(RouteTarget::Backends { weights, .. }) = wanted.target(address) else {
+            let Some(RouteTarget::Backends { weights, .. }) = desired.target(address) else {
                 panic!("{address}")
             };
             assert_eq!(weights.keys().copied().collect::<Vec<_>>(), [IpAddr::from([10, 1, 0, 1])]);
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn service_that_lingers_gives_way_to_one_that_is_carried() {
         let services = [service("a", Carrier::Nftables, 1), service("b", Carrier::Route, 2)];
-        let wanted = DesiredServices::new(&snapshot(&services), |_| true);
-        assert_eq!(backend(&wanted), Some([10, 1, 0, 2].into()));
-        assert_eq!(wanted.owner(ADDRESS).unwrap().to_string(), "default/b");
+        let desired = DesiredServices::new(&snapshot(&services), |_| true);
+        assert_eq!(backend(&desired), Some([10, 1, 0, 2].into()));
+        assert_eq!(desired.owner(ADDRESS).unwrap().to_string(), "default/b");
     }
 }

@@ -39,16 +39,16 @@ pub(super) struct DesiredSet {
 impl DesiredTable {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (table, _) = Table::resync(snapshot, Elements::default());
-        let mut wanted = Self::default();
+        let mut desired = Self::default();
         let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.hook));
         let on_demand = table.chains().map(|chain| (chain.to_string(), chain.hook()));
         for (name, hook) in skeleton.chain(on_demand) {
             let text = |hook: Hook| hook_text(hook.kind, hook.number, hook.priority, chain::POLICY_ACCEPT);
-            wanted.chains.insert(name, hook.map(text).unwrap_or_default());
+            desired.chains.insert(name, hook.map(text).unwrap_or_default());
         }
         for set in Set::all() {
             let is_memory = set.kind == SetKind::Affinity;
-            wanted.sets.insert(set.name(), DesiredSet { is_memory, ..DesiredSet::default() });
+            desired.sets.insert(set.name(), DesiredSet { is_memory, ..DesiredSet::default() });
         }
         for service in snapshot.services.values() {
             let plan = plan(service);
@@ -57,13 +57,13 @@ impl DesiredTable {
             let addresses = plan.cluster_ips.iter().copied().chain(routed(service));
             let addresses = addresses.map(|address| address.to_string());
             for key in frontends.chain(hairpins).chain(addresses) {
-                wanted.owners.entry(key).or_insert_with(|| service.id.clone());
+                desired.owners.entry(key).or_insert_with(|| service.id.clone());
             }
         }
         for element in table.elements() {
-            wanted.take(&element);
+            desired.take(&element);
         }
-        wanted
+        desired
     }
 
     fn take(&mut self, element: &Element) {
