@@ -116,7 +116,7 @@ impl Website {
         }
     }
 
-    /// The files that the site is to have, by name.
+    /// The desired files of the site, by name.
     fn desired(
         &self,
         context: &Context<String>,

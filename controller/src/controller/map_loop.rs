@@ -54,7 +54,7 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
         self.queue.add(key);
     }
 
-    /// The queue of keys whose states are to be mapped.
+    /// The queue of keys whose states have to be mapped.
     pub(super) fn queue(&self) -> WorkQueue<K> {
         self.queue.clone()
     }

@@ -12,7 +12,7 @@ use super::{
     read::Elements,
 };
 
-/// The snapshot with a decision for services that are to keep their carrier; none if there are no such services.
+/// The snapshot with a decision for services that keep their carrier; none if there are no such services.
 pub(super) fn with_previous_carriers(snapshot: &Snapshot, found: &Elements) -> Option<Snapshot> {
     let is_undecided = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::AsBefore;
     let routed = snapshot.services.values().filter(is_undecided).filter(|service| passes(service, found));

@@ -129,7 +129,7 @@ fn node_without_address_of_the_family_gets_no_route() {
     assert_eq!(
         reached(&service, &node()),
         all,
-        "also without backends: it is to be refused, not unreachable"
+        "also without backends: packets to it are refused, not unreachable"
     );
     let elsewhere = NodeFacts { local_ips: [ip("fd00::1")].into(), ..node() };
     assert_eq!(reached(&service, &elsewhere), ["2001:db8::1"], "an address that the node does not have");

@@ -59,10 +59,10 @@ const fn yes() -> bool {
 /// The problem, with its line. Nothing of such a file is used, since it may be incomplete.
 pub(super) fn parse(text: &str) -> Result<Catalog, String> {
     if text.trim().is_empty() {
-        return Err("it is empty; write `services: []` if there are to be none".to_owned());
+        return Err("it is empty; write `services: []` for none".to_owned());
     }
     let read: Services = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    let services = read.services.ok_or("services: there is no list; write [] if there are to be none")?;
+    let services = read.services.ok_or("services: there is no list; write [] for none")?;
     let mut catalog = Catalog::new();
     for (position, service) in services.into_iter().enumerate() {
         let name = service.name.clone();
@@ -97,7 +97,7 @@ fn service(service: Service) -> Result<SourceService, String> {
         }
         read.cluster_ips.insert(ip);
     }
-    let endpoints = endpoints.ok_or("endpoints: there is no list; write [] if there are to be none")?;
+    let endpoints = endpoints.ok_or("endpoints: there is no list; write [] for none")?;
     for (i, endpoint) in endpoints.into_iter().enumerate() {
         let at = |reason: String| format!("endpoints[{i}].{reason}");
         let port = endpoint.port.or(port).filter(|port| *port > 0);
