@@ -287,7 +287,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
         ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),
         ("route-direct-table = 68", &[], "route-direct-table: the same as one of the other two"),
         ("route-nexthop-idle = \"0s\"", &[], "route-nexthop-idle: the least is 1s"),
-        ("", &["--route-advertise=node-port"], "none of cluster, external, load-balancer"),
+        ("", &["--route-advertise=node-port"], "not one of cluster, external, load-balancer"),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
         (
             "store = \"etcd://a:1\"\netcd-ca-file = \"/ca\"",

@@ -94,7 +94,9 @@ mod tests {
         }
         for host in ["evil.example", "evil.example:9999", "127.0.0.1.evil.example", "localhost.evil", ""] {
             assert!(
-                verdict(&Method::GET, &[("host", host)]).unwrap_err().contains("by its address"),
+                verdict(&Method::GET, &[("host", host)])
+                    .unwrap_err()
+                    .contains("use an address of this machine"),
                 "{host}"
             );
         }

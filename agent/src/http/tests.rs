@@ -210,7 +210,11 @@ async fn unknown_path_answers_with_where_to_look() {
         assert!(reason.contains(expected), "{path}: {reason}");
     }
     let (status, body) = request(&harness, HERE, "POST", "/services").await;
-    assert_eq!((status, body.contains("not for POST")), (StatusCode::METHOD_NOT_ALLOWED, true), "{body}");
+    assert_eq!(
+        (status, body.contains("does not support POST")),
+        (StatusCode::METHOD_NOT_ALLOWED, true),
+        "{body}"
+    );
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@
 //!   connections of clients are rejected at once instead of reaching another service.
 //! - Endpoints that were deleted while their source service is unknown are restored from the annotations of their service.
 //! - A service keeps its allocated cluster addresses, also if another program changes them. Of two services with the same
-//! address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a
-//! [`Problem`].
+//!   address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a
+//!   [`Problem`].
 //! - A service whose objects are too large for the store is not written and is a [`Problem`]. Other services are written.
 //! - Deletions come before updates, and updates before creations. A service never appears before its endpoints.
 

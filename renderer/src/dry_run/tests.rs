@@ -65,7 +65,7 @@ const ELEMENTS: &str = r"
 table inet contiv {
 	# Sends a new connection to one of its slots.
 	chain pick-v4-2 {
-		# One slot of so many; each leads to a backend.
+		# Selects one of the slots; each has a backend.
 		meta priority set none dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @backends4
 	}
 
@@ -75,13 +75,13 @@ table inet contiv {
 		meta priority set none ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-external4
 		# Their slot is empty: no other backend is for them.
 		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local drop
-		# One slot of so many; each leads to a backend.
+		# Selects one of the slots; each has a backend.
 		dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 2 map @backends4
 	}
 
 	# Sends a new connection to one of its slots.
 	chain pick-v6-1 {
-		# One slot of so many; each leads to a backend.
+		# Selects one of the slots; each has a backend.
 		meta priority set none dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
 
@@ -91,14 +91,14 @@ table inet contiv {
 		meta priority set none ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-external6
 		# Their slot is empty: no other backend is for them.
 		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local drop
-		# One slot of so many; each leads to a backend.
+		# Selects one of the slots; each has a backend.
 		dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends6
 	}
 
 	# Connections to frontends other than cluster IPs.
 	chain external-postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
-		# Only what was translated.
+		# Only translated connections.
 		meta nfproto ipv4 ct status dnat goto masquerade-external-v4
 		# The same for IPv6.
 		meta nfproto ipv6 ct status dnat goto masquerade-external-v6

@@ -156,10 +156,7 @@ const MANUAL_CHANGES: [ManualChange; 9] = [
     ),
     (
         &["flush table inet contiv"],
-        &[
-            "- chain services-v4 has 0 rules instead of 2",
-            "- chain pick-v4-2 has 0 rules instead of 1",
-        ],
+        &["- chain services-v4 has 0 rules instead of 2", "- chain pick-v4-2 has 0 rules instead of 1"],
     ),
     (
         &["insert rule inet contiv nat-prerouting accept"],

@@ -134,7 +134,7 @@ impl PickChain {
             // Affinity entries do not distinguish outside clients.
             Some(0) => {
                 rules.push(drop_outside(
-                    "No backend on this node: the policy leaves clients outside to other nodes.",
+                    "No backend on this node: the policy allows clients outside no other backend.",
                 ));
                 rules.extend(recall());
             }
@@ -145,7 +145,7 @@ impl PickChain {
                 rules.push(drop_outside("Their slot is empty: no other backend is for them."));
             }
         }
-        rules.push(draw("One slot of so many; each leads to a backend.", false, Vec::new()));
+        rules.push(draw("Selects one of the slots; each has a backend.", false, Vec::new()));
         if let Some(first) = rules.first_mut() {
             first.statements.insert(0, ResetPriority);
         }
