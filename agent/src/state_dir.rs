@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_file_symbolic_link_leaves_its_target_alone() {
+    fn symbolic_link_as_lock_file_is_refused_and_its_target_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (target, dangling) = (folder.path().join("target"), folder.path().join("dangling"));
         fs::write(&target, "precious").unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn state_dir_that_cannot_be_made_names_the_flag() {
+    fn error_for_an_unusable_state_folder_names_the_flag() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

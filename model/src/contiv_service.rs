@@ -33,8 +33,8 @@ pub enum Balance {
 
 /// A service with its backends. Complete: besides it, a renderer needs only the [`NodeFacts`](crate::NodeFacts).
 ///
-/// A service without backends is one too, so that it can be rejected; Contiv left it out. Services that are not for this proxy
-/// do not become one: headless ones, aliases, and those labelled for another proxy.
+/// Services without backends are included, so that their connections are rejected; Contiv omitted them. Services that are not
+/// for this proxy are left out: headless ones, those of type `ExternalName`, and those labelled for another proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContivService {
     /// Namespace and name.
@@ -72,8 +72,8 @@ pub struct ContivService {
     pub health_check_node_port: Option<u16>,
     /// Sorted by port, protocol and name.
     pub ports: Vec<ServicePort>,
-    /// Frontends that this service asks for and another service (the value) holds, because it is older, or of the same age and
-    /// first by name. Renderers leave them out.
+    /// Frontends that this service specifies but that belong to another service (the value), because it is older, or of the same
+    /// age and first by name. Renderers leave them out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost: BTreeMap<Frontend, ServiceId>,
 }
@@ -122,8 +122,8 @@ impl ContivService {
         backends.peek().is_some() && !backends.any(|backend| self.is_in_family_of(backend.address))
     }
 
-    /// Everything that clients can connect to through this service, whether or not another service holds it; each once, even
-    /// where an external address is a cluster IP too.
+    /// All frontends of this service, including those that belong to another service; each once, even where an external address
+    /// is a cluster IP too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {
         let addresses = || self.cluster_ips.iter().chain(&*self.external_ips);
         let of_port = |port: &ServicePort| {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_of_service_are_those_of_its_addresses_or_both_at_node_ports() {
+    fn service_has_the_families_of_its_addresses_or_both_with_node_ports() {
         let of = |cluster_ips: &[&str], external_ips: &[&str], node_port: Option<u16>, backends: &[&str]| {
             let addresses =
                 |ips: &[&str]| -> Addresses { ips.iter().map(|ip| ip.parse().unwrap()).collect() };

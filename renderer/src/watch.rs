@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_reads_as_sentence_and_name_cannot_break_line() {
+    fn foreign_change_is_displayed_in_one_line_with_its_process() {
         let what = "deleted the table".to_owned();
         let by = Some(Process { name: "nft\n".to_owned(), pid: 7 });
         assert_eq!(ForeignChange { what: what.clone(), by }.to_string(), "nft\\n (pid 7) deleted the table");

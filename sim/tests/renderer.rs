@@ -106,7 +106,7 @@ fn resyncs_and_updates_are_applied_and_read_back() {
 }
 
 #[test]
-fn refused_batch_leaves_the_kernel_as_it_was() {
+fn refused_batch_does_not_change_the_kernel() {
     let kernel = kernel();
     let mut renderer = Nftables::on(kernel.shared());
     let (few, many) = (snapshot(3, 2), snapshot(6, 3));

@@ -15,7 +15,7 @@ use std::{
 use contiv_store::{Change, Entry, Mirror};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-const NAME: &str = "killed_writer_leaves_the_mirror_at_one_revision";
+const NAME: &str = "mirror_of_a_killed_writer_has_one_revision";
 /// The folder of the killed process.
 const FOLDER: &str = "CONTIV_TEST_MIRROR";
 const SOURCE: &str = "etcd://127.0.0.1:2379";
@@ -51,7 +51,7 @@ fn write_for_ever(folder: &Path) {
 }
 
 #[test]
-fn killed_writer_leaves_the_mirror_at_one_revision() {
+fn mirror_of_a_killed_writer_has_one_revision() {
     if let Some(folder) = env::var_os(FOLDER) {
         return write_for_ever(Path::new(&folder));
     }

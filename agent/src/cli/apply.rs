@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_written_before_each_attempt_is_left_alone() {
+    async fn apply_gives_up_if_another_program_keeps_writing_the_object() {
         let (result, stored) = apply_during_writes(CONFLICT_ATTEMPTS + 1).await;
         assert!(result.is_err_and(|error| error.contains("service/web")));
         let Object::Service(service) = stored else { panic!("{stored:?}") };

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_same_only_as_a_whole() {
+    fn tokens_equal_only_in_full_length() {
         for (known, token, expected) in [
             ("abc", "abc", true),
             ("abc", "ab", false),

@@ -41,13 +41,13 @@ impl Logger {
                 }
                 Job::Save(Saving::Apply(batch)) => {
                     let (number, written) = self.log.append(&batch);
-                    self.note(written.as_ref().err());
+                    self.log_failure_or_recovery(written.as_ref().err());
                     Work::Apply { number, batch }
                 }
                 Job::Save(Saving::List { revision, mut entries, keep }) => {
                     entries.retain(|entry| !keep.contains(&entry.key));
                     let (number, list) = self.log.append_list(revision, &entries, &keep);
-                    self.note(list.as_ref().err());
+                    self.log_failure_or_recovery(list.as_ref().err());
                     let entries = list.map_or(PendingList::InMemory(entries), PendingList::InLog);
                     Work::Replace(Replacement { number, revision, entries, keep })
                 }
@@ -62,7 +62,7 @@ impl Logger {
     }
 
     /// Reports when writing the log begins to fail, and when it works again. The next write of the mirror closes the gap.
-    fn note(&mut self, error: Option<&io::Error>) {
+    fn log_failure_or_recovery(&mut self, error: Option<&io::Error>) {
         match error {
             Some(error) if !self.is_failing => {
                 warn!(%error, "the mirror's log cannot be written: without the store, a start after a crash would find a state that is a second older");

@@ -120,7 +120,7 @@ async fn wait_until_caught_up(reports: &mut mpsc::Receiver<MirrorReport>) {
 }
 
 #[tokio::test]
-async fn folder_that_cannot_be_written_is_reported_and_agent_goes_on() {
+async fn unwritable_folder_is_reported_and_the_agent_continues() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let RunningMirror { mut handle, mut reports, ended } = start(&missing);

@@ -179,7 +179,7 @@ fn external_workload_of_folder_is_a_backend() {
 }
 
 #[test]
-fn manifest_change_is_rendered_and_broken_one_keeps_last_good() {
+fn changed_manifest_is_rendered_and_a_broken_one_keeps_the_last_valid_state() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let file = folder.path().join("manifests/web.yaml");
@@ -195,7 +195,7 @@ fn manifest_change_is_rendered_and_broken_one_keeps_last_good() {
 }
 
 #[test]
-fn half_open_connections_leave_descriptors_for_store() {
+fn half_open_connections_do_not_exhaust_file_descriptors() {
     let folder = folder();
     let agent = command(&arguments(folder.path(), "127.0.0.1:0"));
     let mut limited = Command::new("sh");

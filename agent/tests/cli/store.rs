@@ -136,7 +136,7 @@ fn store_is_that_of_the_agents_configuration_by_default() {
 }
 
 #[test]
-fn get_sorts_and_leaves_header_out() {
+fn get_sorts_and_omits_the_header() {
     let store = Store::new();
     store.apply(&[web("a", 10), web("b", 9)].join("---\n"));
     for key in ["cluster-ip", ".spec.clusterIP", "{.metadata.name}"] {

@@ -32,7 +32,7 @@ impl Kernel {
         Ok(Self(socket))
     }
 
-    /// Returns how long all took.
+    /// Sends all messages and returns the time until the last answer.
     ///
     /// # Errors
     /// When the kernel refuses a message.
@@ -45,7 +45,7 @@ impl Kernel {
             while left > 0 {
                 let length = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty())
                     .map_err(failed("receive the kernel's answer"))?;
-                left -= ends(&buffer[..length])?.min(left);
+                left -= completed_answers(&buffer[..length])?.min(left);
             }
         }
         Ok(start.elapsed())
@@ -53,8 +53,8 @@ impl Kernel {
 }
 
 /// The number of completed answers in the received data.
-fn ends(mut received: &[u8]) -> Result<usize> {
-    let mut ends = 0;
+fn completed_answers(mut received: &[u8]) -> Result<usize> {
+    let mut completed = 0;
     while let Some(header) = received.first_chunk::<16>() {
         let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = u16::from_ne_bytes([header[4], header[5]]);
@@ -62,12 +62,14 @@ fn ends(mut received: &[u8]) -> Result<usize> {
             && let Some(code) = received.get(16..20)
             && code.iter().any(|byte| *byte != 0)
         {
-            return Err(LabError::Unexpected("the kernel refused what it took before".to_owned()));
+            return Err(LabError::Unexpected(
+                "the kernel refused a message that it accepted when it was recorded".to_owned(),
+            ));
         }
-        ends += usize::from(kind == ANSWER || kind == DONE);
+        completed += usize::from(kind == ANSWER || kind == DONE);
         received = received.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(ends)
+    Ok(completed)
 }
 
 fn failed(action: &'static str) -> impl Fn(nix::Error) -> LabError {

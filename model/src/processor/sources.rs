@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn combined_services_equal_each_combined_alone(
+        fn services_combined_together_equal_those_combined_one_by_one(
             services in vec("[a-c]{1,2}", 0..6),
             endpoints in vec("[a-c]{1,2}", 0..6),
             slices in vec(("[a-c]{1,2}", prop::option::of("[a-c]{1,2}"), any::<bool>()), 0..12),

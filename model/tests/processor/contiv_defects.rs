@@ -54,7 +54,7 @@ fn pod_created_again_before_its_endpoints_serves_again() {
 
 /// Defect 2: A pod attached after its endpoints had arrived did not become a backend interface.
 #[test]
-fn pod_serves_whether_its_endpoints_or_its_interface_came_first() {
+fn pod_serves_in_any_order_of_its_endpoints_and_interface() {
     let events = [
         this_node(),
         web(),
@@ -93,7 +93,7 @@ fn allocation_may_come_while_services_have_no_endpoints() {
 /// Defect 5: By a mistake in operator precedence, interfaces without a network became frontends for pods of other nodes too;
 /// and changes of a set were announced with the same old and new value.
 #[test]
-fn custom_interfaces_count_only_for_pods_of_this_node() {
+fn custom_interfaces_of_pods_of_other_nodes_are_ignored() {
     let allocation = |pod| put(mk_allocation(pod, &[mk_interface("eth1", "", "10.5.0.1")]));
     let mut processor = mk_processor_with([add_pod("default/p1", "tap1"), allocation("default/elsewhere")]);
     assert_eq!(interfaces(&processor).0, ["tap1"]);
@@ -122,7 +122,7 @@ fn pod_in_two_subsets_stops_serving_with_last() {
 
 /// Defect 7: Every change of the endpoints, such as a new `resource_version` in a reference, updated the service everywhere.
 #[test]
-fn endpoint_differences_unseen_by_renderers_change_nothing() {
+fn endpoint_differences_irrelevant_to_renderers_change_nothing() {
     let key = Key::parse("/vnf-agent/contiv-ksr/k8s/endpoints/web/namespace/default").unwrap().unwrap();
     let stored = |version: u32, addresses: [&str; 2]| {
         let addresses = addresses.map(|ip| {
@@ -168,7 +168,7 @@ fn ports_match_by_protocol_too_and_sctp_stays_sctp() {
 
 /// Defect 10: The local policy for external traffic limited the cluster address to local backends as well.
 #[test]
-fn external_policy_local_leaves_cluster_ips_alone() {
+fn external_policy_local_does_not_affect_cluster_ips() {
     let service = Service {
         external_policy: TrafficPolicy::Local,
         ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])

@@ -149,7 +149,7 @@ fn hints_zone_and_weight_come_from_where_kubernetes_has_them() {
 }
 
 #[test]
-fn annotations_leave_policies_alone() {
+fn annotations_do_not_change_policies() {
     let processor = mk_processor_with([service(
         r#"{"cluster_ip":"10.96.0.1","port":[{"name":"http","port":80}],"session_affinity":"ClientIP",
             "annotations":{"contiv.io/prefer-local":"true","contiv.io/balance":"client-address",

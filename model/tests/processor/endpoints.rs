@@ -71,7 +71,7 @@ fn slice_of_names_does_not_win_over_endpoints() {
 }
 
 #[test]
-fn slice_that_is_not_for_proxies_counts_for_nothing() {
+fn slice_labelled_for_no_proxy_is_ignored() {
     let headless = EndpointSlice {
         service: None,
         ..mk_slice("default/web-h", "web", &[ready(at("10.2.0.9"))], &["http:8080/tcp"])
@@ -91,7 +91,7 @@ fn several_slices_add_up_and_may_have_different_target_ports() {
 }
 
 #[test]
-fn slice_that_moves_to_another_service_leaves_first() {
+fn slice_that_moves_to_another_service_is_removed_from_the_first() {
     let slice = mk_slice("default/s", "web", &[ready(at("10.2.0.1"))], &["http:8080/tcp"]);
     let mut processor = mk_processor_with([
         web(),

@@ -95,7 +95,7 @@ fn service_endpoint_interface_serves_instead_of_main_one() {
 }
 
 #[test]
-fn pod_that_could_not_be_attached_leaves_nothing_behind() {
+fn failed_attachment_of_a_pod_is_rolled_back() {
     let mut processor = mk_processor();
     let added = processor.apply([add_pod("default/p1", "tap1")]);
     assert_eq!(added.frontend_interfaces.unwrap().new.len(), 1);

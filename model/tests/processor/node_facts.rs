@@ -45,7 +45,7 @@ fn node_ports_answer_on_configured_addresses() {
 }
 
 #[test]
-fn ranges_of_one_family_leave_other_with_all_addresses() {
+fn pod_ranges_of_one_family_do_not_restrict_the_other() {
     for (range, expected) in [
         ("10.0.0.0/8", &["10.0.0.7", "2001:db8::7"][..]),
         ("203.0.113.0/24", &["2001:db8::7"]),
@@ -130,7 +130,7 @@ fn endpoint_in_a_pod_range_is_local_without_detection() {
 }
 
 #[test]
-fn egress_masquerade_leaves_out_destinations_in_the_cluster() {
+fn egress_masquerade_excludes_destinations_in_the_cluster() {
     let external_ips = vec![ip("203.0.113.9")];
     let nodes = || {
         let worker = Node {

@@ -194,7 +194,7 @@ fn preferring_local() -> Service {
 }
 
 #[test]
-fn prefer_local_leaves_the_node_only_without_local_backends() {
+fn prefer_local_uses_other_nodes_only_without_local_backends() {
     let here = ready(on(MASTER, "10.2.0.1"));
     let there = ready(on(WORKER, "10.2.0.2"));
     let going = with(on(MASTER, "10.2.0.3"), false, true, true);

@@ -5,7 +5,7 @@ use contiv_proto::{Key, Kind, Object};
 const PAGE: &str = include_str!("../../../docs/stored-data.md");
 
 #[test]
-fn values_on_page_are_good_values_of_their_keys() {
+fn values_on_page_decode_as_objects_of_their_keys() {
     let mut lines = PAGE.lines();
     let mut shown = Vec::new();
     while let Some(line) = lines.next() {
@@ -21,7 +21,7 @@ fn values_on_page_are_good_values_of_their_keys() {
 }
 
 #[test]
-fn errors_on_page_are_those_that_are_given() {
+fn errors_on_page_are_those_of_decoding() {
     let key = Key::new(Kind::Service, "default", "web").unwrap();
     for value in [
         r#"{"port":[{},{"nodePort":"http"}]}"#,
@@ -36,7 +36,7 @@ fn errors_on_page_are_those_that_are_given() {
 }
 
 #[test]
-fn keys_on_page_are_those_of_types() {
+fn keys_on_page_are_the_prefixes_of_the_types() {
     for kind in Kind::ALL {
         let below_root = Key::prefix(kind).replace(contiv_proto::key::ROOT, "");
         let row = format!("| `{kind}` | `{below_root}<");

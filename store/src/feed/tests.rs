@@ -234,7 +234,7 @@ async fn problem_of_key_ends_with_next_change_of_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_watch_goes_on_where_it_was_and_is_reported_once() {
+async fn lost_watch_resumes_at_its_revision_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     // Nothing changed, but the store advanced: the next watch begins here.

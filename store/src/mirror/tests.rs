@@ -121,7 +121,7 @@ fn mirror_of_etcd_named_otherwise_is_kept() {
 }
 
 #[test]
-fn mirror_symbolic_link_leaves_its_target_alone() {
+fn symbolic_link_as_mirror_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("target");
     std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();

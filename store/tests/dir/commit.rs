@@ -20,7 +20,7 @@ async fn committed_object_becomes_a_file_of_its_own() {
 }
 
 #[tokio::test]
-async fn commit_touching_other_objects_or_places_is_refused_whole() {
+async fn commit_of_other_objects_or_places_is_refused_entirely() {
     let elsewhere = TempDir::new().unwrap();
     let two = format!("{}---\n{}", service("a", 1), service("b", 1));
     let config_map =

@@ -65,7 +65,7 @@ async fn keys_written_by_etcdctl_are_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_of_many_pages_shows_one_revision_while_writes_go_on() {
+async fn list_of_many_pages_shows_one_revision_during_writes() {
     const KEYS: usize = 6_000;
     let (_etcd, store) = start().await;
     // Two keys far apart always get the same value in one transaction.

@@ -146,7 +146,7 @@ async fn members_that_are_cut_off_one_after_other_cost_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quiet_watch_goes_on_and_dead_one_is_noticed() {
+async fn quiet_watch_stays_open_and_a_dead_one_is_noticed() {
     let etcd = Etcd::start().await.unwrap();
     let wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());

@@ -91,7 +91,7 @@ async fn watch_ending_in_time_resumes_without_an_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_renewed_while_lists_fail_goes_on_without_outage() {
+async fn watch_renewed_while_lists_fail_reports_no_outage() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();

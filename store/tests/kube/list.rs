@@ -118,7 +118,7 @@ async fn server_without_a_cache_answers_agents_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agent_leaves_out_headless_services_and_those_of_another_proxy() {
+async fn agent_ignores_headless_services_and_those_of_another_proxy() {
     let server = ApiServer::start().unwrap();
     let labelled = |name: &str, labels: Value| {
         let mut service = service(name, "10.96.0.1");

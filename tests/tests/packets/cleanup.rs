@@ -35,8 +35,8 @@ fn clean_up(lab: &Lab) -> Result<String> {
 }
 
 #[test]
-fn cleanup_leaves_nothing_of_ours() -> Result<()> {
-    isolated("cleanup::cleanup_leaves_nothing_of_ours", |lab| {
+fn cleanup_removes_everything_of_contiv() -> Result<()> {
+    isolated("cleanup::cleanup_removes_everything_of_contiv", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);

@@ -209,8 +209,8 @@ fn service_of_file_and_one_of_consul_are_reached_by_packets() -> Result<()> {
 }
 
 #[test]
-fn controller_that_is_killed_leaves_nothing_wrong() -> Result<()> {
-    isolated("connector::controller_that_is_killed_leaves_nothing_wrong", |lab| {
+fn restart_of_a_killed_controller_ends_in_the_correct_state() -> Result<()> {
+    isolated("connector::restart_of_a_killed_controller_ends_in_the_correct_state", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         let registries = Registries::start(lab)?;

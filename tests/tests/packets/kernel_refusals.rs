@@ -128,8 +128,8 @@ fn missing_modules_are_named_together() -> Result<()> {
 }
 
 #[test]
-fn missing_hash_module_leaves_out_only_services_that_need_it() -> Result<()> {
-    isolated("kernel_refusals::missing_hash_module_leaves_out_only_services_that_need_it", |lab| {
+fn missing_hash_module_excludes_only_services_that_need_it() -> Result<()> {
+    isolated("kernel_refusals::missing_hash_module_excludes_only_services_that_need_it", |lab| {
         let switch = FaultSwitch::default();
         let mut renderer = renderer(&[HASH], &switch);
         let mut renderer = |snapshot: &Snapshot, changes: Option<&ChangeSet>| -> Result<Report> {

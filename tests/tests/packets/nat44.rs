@@ -85,8 +85,8 @@ fn pods_keep_their_addresses_in_tunnels_between_nodes() -> Result<()> {
 
 /// Scenario 13.
 #[test]
-fn pods_leave_with_the_address_of_the_gateways_interface() -> Result<()> {
-    isolated("nat44::pods_leave_with_the_address_of_the_gateways_interface", |lab| {
+fn egress_of_pods_has_the_address_of_the_gateways_interface() -> Result<()> {
+    isolated("nat44::egress_of_pods_has_the_address_of_the_gateways_interface", |lab| {
         let _responder = Responder::start(&lab.client, PORT)?;
         let (state, _) = state_with_web(lab)?;
         add_second_network(lab, &lab.client)?;
@@ -118,8 +118,8 @@ fn pods_leave_with_the_address_of_the_gateways_interface() -> Result<()> {
 
 /// Scenario 14.
 #[test]
-fn pods_leave_masqueraded_where_the_nodes_address_is_not_known() -> Result<()> {
-    isolated("nat44::pods_leave_masqueraded_where_the_nodes_address_is_not_known", |lab| {
+fn egress_of_pods_is_masqueraded_without_a_known_node_address() -> Result<()> {
+    isolated("nat44::egress_of_pods_is_masqueraded_without_a_known_node_address", |lab| {
         let _responder = Responder::start(&lab.client, PORT)?;
         let (state, _) = state_with_web(lab)?;
         state.delete_node(lab.node.host)?;

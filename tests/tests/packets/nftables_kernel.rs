@@ -213,8 +213,8 @@ fn unneeded_chains_are_kept_until_a_resync() -> Result<()> {
 }
 
 #[test]
-fn cleanup_removes_table_and_leaves_others_alone() -> Result<()> {
-    isolated("nftables_kernel::cleanup_removes_table_and_leaves_others_alone", |lab| {
+fn cleanup_removes_only_its_own_table() -> Result<()> {
+    isolated("nftables_kernel::cleanup_removes_only_its_own_table", |lab| {
         let foreign = "table inet contiv-other { chain c { tcp dport 22 accept; }\n }\ntable ip contiv { }";
         lab.node.exec_with_input(&["nft", "-f", "-"], foreign)?;
         let before = lab.node.exec(&["nft", "list", "ruleset"])?;
@@ -341,8 +341,8 @@ fn update_without_resync_or_after_failure_is_refused() -> Result<()> {
 }
 
 #[test]
-fn netlink_faults_never_leave_the_kernel_silently_wrong() -> Result<()> {
-    isolated("nftables_kernel::netlink_faults_never_leave_the_kernel_silently_wrong", |lab| {
+fn netlink_faults_never_cause_unreported_errors_in_the_kernel() -> Result<()> {
+    isolated("nftables_kernel::netlink_faults_never_cause_unreported_errors_in_the_kernel", |lab| {
         let (mut done, mut failed) = (0, 0);
         for seed in 1..=8 {
             let mut random = StdRng::seed_from_u64(seed);

@@ -110,8 +110,8 @@ fn pod_reaches_itself_through_its_own_service() -> Result<()> {
 }
 
 #[test]
-fn other_addresses_are_left_alone() -> Result<()> {
-    isolated("service_addresses::other_addresses_are_left_alone", |lab| {
+fn packets_to_other_addresses_are_not_affected() -> Result<()> {
+    isolated("service_addresses::packets_to_other_addresses_are_not_affected", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let _others = Responder::start_all([&lab.node, &lab.node2], TARGET_PORT)?;
         let state = Manifests::new(lab)?;

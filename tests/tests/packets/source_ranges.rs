@@ -174,8 +174,8 @@ fn node_in_ranges_that_has_address_itself_may_connect_by_it() -> Result<()> {
 }
 
 #[test]
-fn change_of_ranges_counts_for_new_connections_only() -> Result<()> {
-    isolated("source_ranges::change_of_ranges_counts_for_new_connections_only", |lab| {
+fn changed_ranges_apply_to_new_connections_only() -> Result<()> {
+    isolated("source_ranges::changed_ranges_apply_to_new_connections_only", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let service = Service::new("web", 80, &[lab.pod1.host]);

@@ -59,8 +59,8 @@ fn changes(renderer: &mut Nftables, state: &mut Snapshot, generation: u32) -> Re
 }
 
 #[test]
-fn ten_thousand_services_are_read_back_while_changes_go_on() -> Result<()> {
-    isolated("verify_cost::ten_thousand_services_are_read_back_while_changes_go_on", |lab| {
+fn ten_thousand_services_are_verified_during_changes() -> Result<()> {
+    isolated("verify_cost::ten_thousand_services_are_verified_during_changes", |lab| {
         let mut state =
             Snapshot { services: (0..SERVICES).map(|i| service(i, 0)).collect(), ..Snapshot::default() };
         lab.node.run(|| {

@@ -36,7 +36,7 @@ fn systemd_finds_nothing_wrong_with_units() {
 }
 
 #[test]
-fn units_leave_little_to_intruder() {
+fn units_are_hardened() {
     for name in UNITS {
         let (is_good, said) = analyze(&[
             "security",

@@ -20,8 +20,9 @@ use crate::config::{Config, ConfigError, ConfigFlags, RendererName, Settings as 
 /// Collect information for finding a problem into one archive
 ///
 /// The configuration (which names the files of passwords and keys, but contains none), the agent's state, history and metrics,
-/// its journal, the kernel's table (also as nft reads it) and routes, and versions. Parts that cannot be collected or are cut are listed in missing.txt. It
-/// contains the names and addresses of services and nodes. Exit codes: 0 it is written; 1 it cannot be written; 2 wrong usage.
+/// its journal, the kernel's table (also as nft reads it) and routes, and versions. Parts that cannot be collected or are cut
+/// are listed in missing.txt. The archive contains the names and addresses of services and nodes. Exit codes: 0 it is written;
+/// 1 it cannot be written; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct SupportBundle {
     /// The archive, which must not exist [default: contiv-support-TIME.tar.gz]
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configuration_of_this_machine_counts_where_no_agent_answers() {
+    fn configuration_of_this_machine_is_used_if_no_agent_answers() {
         let folder = tempfile::tempdir().unwrap();
         let mut archive = Archive::create(&folder.path().join("bundle.tar.gz"), Timestamp::now()).unwrap();
         let own = Config { renderers: vec![RendererName::ROUTE], ..Config::default() };

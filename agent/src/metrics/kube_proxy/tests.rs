@@ -113,7 +113,7 @@ fn buckets_are_those_of_kube_proxy() {
 }
 
 #[test]
-fn call_counts_for_the_families_that_it_concerned_and_for_one_renderer() {
+fn call_is_counted_for_its_families_and_one_renderer() {
     let metrics = metrics();
     let ipv4 = Families { ipv4: true, ipv6: false };
     let full = Extent { is_full: true, families: Families::ALL };

@@ -1,4 +1,4 @@
-//! Our runtime.
+//! The benchmark's program for contiv's controller runtime.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ mod tests {
     /// A pipe serves as a file that is slow to read: its reader waits for the writer, and the writer for a message of the
     /// runtime.
     #[tokio::test]
-    async fn slow_file_does_not_hold_up_the_runtime() {
+    async fn slow_file_does_not_block_the_runtime() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("services.yaml");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -8,7 +8,7 @@ use crate::cluster::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn store_that_fails_now_and_then_ends_up_right() {
+async fn content_is_correct_after_repeated_failures_of_the_store() {
     for seed in 0..4 {
         let server = ApiServer::start().unwrap();
         let store = MemoryStore::with_faults(Faults::seeded(seed));

@@ -194,7 +194,7 @@ async fn external_workloads_are_reflected_and_applied_ones_are_kept() {
 
 /// A role of an earlier version has no permission for them.
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_external_workloads_hold_up_nothing_and_sweep_nothing() {
+async fn forbidden_external_workloads_block_no_other_type_and_are_not_swept() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     server.put(workload("vm", "192.0.2.7")).unwrap();

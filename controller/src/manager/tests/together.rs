@@ -93,7 +93,7 @@ async fn nothing_is_reconciled_before_every_watched_type_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_that_fails_does_not_hold_up_another() {
+async fn failing_controller_does_not_delay_another() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let mut manager = Manager::new(store.shared(), Lease::always_leader());

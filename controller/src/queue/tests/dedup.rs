@@ -13,7 +13,7 @@ async fn key_that_waits_is_not_added_again_and_order_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_is_never_with_two_workers_and_comes_again_when_done() {
+async fn key_added_during_its_processing_is_processed_afterwards() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -25,7 +25,7 @@ async fn key_is_never_with_two_workers_and_comes_again_when_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_that_is_worked_on_does_not_block_head_of_line() {
+async fn key_in_process_does_not_block_other_keys() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -38,7 +38,7 @@ async fn key_that_is_worked_on_does_not_block_head_of_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_due_while_worked_on_is_held_until_released() {
+async fn delayed_key_in_process_waits_for_its_worker() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -61,7 +61,7 @@ async fn pending_key_is_not_scheduled_second_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_panics_is_done_too() {
+async fn key_of_a_panicked_worker_can_be_processed_again() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let task = {
@@ -78,7 +78,7 @@ async fn work_that_panics_is_done_too() {
 
 /// consul re-queues the first payload of a key; a queue without payloads cannot.
 #[tokio::test(start_paused = true)]
-async fn worker_sees_the_newest_state_after_several_adds() {
+async fn worker_reads_the_newest_state_after_several_adds() {
     let queue = WorkQueue::new("test");
     let object = Mutex::new(1);
     queue.add("a");
@@ -95,7 +95,7 @@ async fn worker_sees_the_newest_state_after_several_adds() {
 
 /// consul's limiter changes its counts under a read lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn failures_that_are_reported_at_same_time_are_all_counted() {
+async fn concurrent_failures_are_all_counted() {
     let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };
     let queue = WorkQueue::with("test", policy, None);
     let reporters: Vec<_> = (0..8)

@@ -115,7 +115,7 @@ async fn many_more_delayed_keys_than_workers_never_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn worker_that_stops_waiting_leaves_due_keys_to_others() {
+async fn cancelled_get_loses_no_due_key() {
     let queue = WorkQueue::new("test");
     let waiting = |limit| {
         let queue = queue.clone();

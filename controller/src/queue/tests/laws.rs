@@ -32,7 +32,7 @@ fn call() -> impl Strategy<Value = Call> {
 proptest! {
     /// An added key is handed out afterwards, once for any number of additions in between, and never to two workers.
     #[test]
-    fn added_key_is_worked_on_afterwards(calls in proptest::collection::vec(call(), 1..80)) {
+    fn added_key_is_processed_after_its_addition(calls in proptest::collection::vec(call(), 1..80)) {
         let mut state = State::default();
         let mut now = Instant::now();
         let mut owed = BTreeSet::new();

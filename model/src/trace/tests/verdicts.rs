@@ -50,7 +50,7 @@ fn terminating_backends_serve_without_ready_ones_per_scope() {
 }
 
 #[test]
-fn topology_leaves_backends_out_but_not_for_policy_local() {
+fn topology_excludes_backends_except_with_policy_local() {
     let left_out = Backend { in_topology: false, ..here() };
     let service = ContivService { external_policy: Local, ..web(vec![left_out, there()]) };
     let cluster = delivery(service.clone(), POD, CLUSTER_IP);

@@ -32,7 +32,7 @@ fn is_refused(kind: Kind, value: &str, fields: &[&str]) {
 }
 
 #[test]
-fn bad_cluster_address_leaves_other_addresses_and_node_ports() {
+fn invalid_cluster_address_is_dropped_and_other_addresses_kept() {
     let service =
         service_without("cluster_ip", r#"{"cluster_ip":"10.96.0.300","external_ips":["192.0.2.1"]}"#);
     assert_eq!((service.cluster_ips, service.external_ips), (ips(&[]), ips(&["192.0.2.1"])));

@@ -26,7 +26,7 @@ fn pod_that_has_finished_has_no_addresses_any_more() {
 }
 
 #[test]
-fn node_addresses_count_only_if_they_are_ip_addresses() {
+fn node_addresses_that_are_no_ip_addresses_are_ignored() {
     let object = read(
         Kind::Node,
         r#"{"pod_CIDR":" 10.1.1.0/24 ","pod_cidrs":["10.1.1.0/24","fd00:1::9/64"],"addresses":[

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_thread_leaves_a_full_search_to_the_next_request() {
+    fn stopped_thread_makes_the_search_state_incomplete() {
         let (mut reaper, requests) = reaper();
         drop(requests);
         let (changes, services) = state();

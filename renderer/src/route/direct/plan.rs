@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn local_backend_is_used_even_if_topology_leaves_it_to_others() {
+    fn local_backend_is_used_even_if_topology_excludes_it() {
         let here = Backend { in_topology: false, ..backend("10.1.0.1", true, BackendState::Ready) };
         let there = backend("10.2.0.1", false, BackendState::Ready);
         let elsewhere = Backend { in_topology: false, ..backend("10.2.0.2", false, BackendState::Ready) };

@@ -48,7 +48,7 @@ fn empty_documents_and_comments_are_skipped() {
 }
 
 #[test]
-fn broken_document_leaves_others_and_names_its_line_in_file() {
+fn broken_document_is_named_with_its_line_and_others_are_read() {
     let documents = read("a: 1\n---\nb: 2\nc: [\n---\nd: 4\n");
     assert_eq!(documents[0], Ok(Some(json!({"a": 1}))));
     let error = documents[1].clone().unwrap_err();

@@ -88,11 +88,11 @@ pub(super) fn segments(folder: &Path) -> Vec<(u64, PathBuf)> {
     segments
 }
 
-/// Opens a segment, if its store is the wanted one.
-pub(super) fn open(path: &Path, is_wanted: impl FnOnce(&str) -> bool) -> Option<BufReader<File>> {
+/// Opens a segment, if its store is the expected one.
+pub(super) fn open(path: &Path, is_expected: impl FnOnce(&str) -> bool) -> Option<BufReader<File>> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path).ok()?);
     match record::read(&mut reader) {
-        Some(Record::Segment { source }) if is_wanted(&source) => Some(reader),
+        Some(Record::Segment { source }) if is_expected(&source) => Some(reader),
         _ => None,
     }
 }

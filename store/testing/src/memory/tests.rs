@@ -88,7 +88,7 @@ async fn lease_without_keepalive_ends_and_watches_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_client_can_be_cut_off_and_other_goes_on() {
+async fn disconnecting_one_client_does_not_affect_the_other() {
     let store = MemoryStore::new();
     let other = store.another_client();
     let mut watch = store.watch("/", 1).await.unwrap();

@@ -34,23 +34,24 @@ use run_result::RunResult;
 use run_state::{RunState, Table, WRITE_TIMEOUT};
 use store::StoreFaults;
 
-fn number(name: &str, default: u64) -> u64 {
+fn number_from_env(name: &str, default: u64) -> u64 {
     env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 #[test]
-fn faults_leave_live_backends_answering_and_the_kernel_right() -> Result<()> {
-    run_faults("faults::faults_leave_live_backends_answering_and_the_kernel_right", Table::Owned)
+fn live_backends_answer_during_faults_and_the_table_ends_correct() -> Result<()> {
+    run_faults("faults::live_backends_answer_during_faults_and_the_table_ends_correct", Table::Owned)
 }
 
 #[test]
-fn faults_and_foreign_changes_leave_an_open_table_whole() -> Result<()> {
-    let test = "faults::faults_and_foreign_changes_leave_an_open_table_whole";
+fn open_table_ends_correct_after_faults_and_foreign_changes() -> Result<()> {
+    let test = "faults::open_table_ends_correct_after_faults_and_foreign_changes";
     run_faults(test, Table::Open)
 }
 
 fn run_faults(test: &str, table: Table) -> Result<()> {
-    let (seconds, seed) = (number("CONTIV_FAULT_SECONDS", 20), number("CONTIV_FAULT_SEED", 1));
+    let (seconds, seed) =
+        (number_from_env("CONTIV_FAULT_SECONDS", 20), number_from_env("CONTIV_FAULT_SEED", 1));
     let duration = Duration::from_secs(seconds);
     // Additional time for the start and the end.
     isolated_within(duration + Duration::from_secs(180), test, |lab| {
@@ -76,7 +77,7 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         let run = run(&scene, table, seed, etcd, agent, &options)?;
         println!("seed {seed}, {table:?} table: {run}");
         assert!(run.probes.failed.is_empty(), "connections failed: {:#?}", run.probes.failed);
-        assert!(run.probes.opened > 100, "too few were tried");
+        assert!(run.probes.opened > 100, "too few connections were opened");
         assert!(run.changes.written > 100, "too few changes were written");
         kernel::assert_it_is_right(lab, &run.etcd, run.agent, &options)
     })

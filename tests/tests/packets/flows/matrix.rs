@@ -164,7 +164,7 @@ pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<
 
 impl Flow {
     /// Its protocol in the lab's types.
-    pub(crate) const fn spoken(&self) -> lab::Protocol {
+    pub(crate) const fn lab_protocol(&self) -> lab::Protocol {
         match self.protocol {
             Protocol::Tcp => lab::Protocol::Tcp,
             Protocol::Udp => lab::Protocol::Udp,

@@ -13,7 +13,7 @@ use super::{
     oracle::{ExpectedOutcome, expected, is_hidden},
 };
 
-/// The time after which no answer will come. Refusals and answers take a few milliseconds.
+/// The time without an answer after which a packet counts as dropped. Refusals and answers take a few milliseconds.
 pub(crate) const NO_ANSWER: Duration = Duration::from_secs(1);
 /// The number of connections after which an unexpected backend would have answered.
 const MIN_CONNECTIONS: usize = 8;
@@ -42,7 +42,7 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let expected = expected(flow, lab.node.host);
     let from = flow.source.namespace(lab);
     let address = flow.service.address(lab, flow.frontend, flow.family);
-    let protocol = flow.spoken();
+    let protocol = flow.lab_protocol();
     let complaint = |got: &str| Some(format!("{flow}: expected {expected:?}, got {got}"));
     let first = match &expected {
         ExpectedOutcome::Answered(_) => from.ask(protocol, address)?,
@@ -63,10 +63,10 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     })
 }
 
-/// For each server, whether the client's address was hidden in each of its answers.
+/// For each server, whether the connection of each answer was masqueraded.
 type RepliesByServer = BTreeMap<String, Vec<bool>>;
 
-/// Opens new connections until each of `by` has answered twice.
+/// Opens new connections until each server of `by` has answered twice.
 fn ask_until_all_answered(
     lab: &Lab,
     flow: &Flow,

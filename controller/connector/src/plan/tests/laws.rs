@@ -66,7 +66,7 @@ fn without_addresses(store: &StoreContent) -> StoreContent {
 
 proptest! {
     #[test]
-    fn applied_plan_leaves_no_further_writes(
+    fn plan_after_an_applied_plan_has_no_writes(
         foreign in foreign(), before in registries(), now in registries()
     ) {
         let mut store = foreign;

@@ -155,7 +155,7 @@ services:
     }
 
     #[test]
-    fn file_with_an_error_is_named_and_ignored_whole() {
+    fn file_with_an_error_is_named_and_ignored_entirely() {
         let with = |service: &str| format!("services:\n  - {{name: web, {service}}}\n");
         for (text, expected) in [
             (String::new(), "empty"),

@@ -171,7 +171,7 @@ fn ports_of_all_protocols_are_listed_for_the_workloads_that_have_them() {
 }
 
 #[test]
-fn workloads_without_address_of_the_family_leave_no_slice() {
+fn workloads_without_an_address_of_the_family_have_no_slice() {
     let mut slices = Slices::default();
     assert_eq!(slices.sync(&service(), &[]), [0, 0, 0]);
     assert_eq!(slices.sync(&service(), &[workload("none", &[])]), [0, 0, 0]);
@@ -189,7 +189,7 @@ fn slice_goes_with_the_last_workload() {
 
 /// The endpoint stays, in the same slice: it is the port that it does not have.
 #[test]
-fn port_that_no_workload_has_leaves_the_slice_without_it() {
+fn slice_has_no_port_that_no_workload_has() {
     let mut slices = Slices::default();
     slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
     let mut changed = service();
@@ -207,7 +207,7 @@ fn two_workloads_with_one_address_are_both_kept() {
 }
 
 #[test]
-fn services_that_are_not_ours_are_left_alone() {
+fn foreign_services_are_not_changed() {
     let workloads = [workload("w", &["192.0.2.1"])];
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads);

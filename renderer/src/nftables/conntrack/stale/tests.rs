@@ -66,7 +66,7 @@ fn renderer_change_keeps_flows_except_datagrams_to_translate() {
 }
 
 #[test]
-fn removed_backend_leaves_stale_flows_at_every_frontend() {
+fn flows_of_a_removed_backend_are_stale_at_every_frontend() {
     let before = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     let after = service(Protocol::Udp, &["10.244.1.2:53"]);
     let suspects = suspects(&[change(Some(&before), Some(&after))]);
@@ -108,7 +108,7 @@ fn first_backends_make_all_other_flows_stale() {
 }
 
 #[test]
-fn removed_frontend_leaves_flows_of_others_at_its_address() {
+fn flows_of_other_frontends_at_the_address_of_a_removed_one_are_kept() {
     let suspects = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
     assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
     assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
@@ -197,7 +197,7 @@ proptest! {
     /// However changes are merged, no flow to a backend of the last state is deleted, and every flow to a backend that was
     /// programmed before and no longer is, is deleted.
     #[test]
-    fn merged_changes_find_all_that_went_and_nothing_that_is_right(
+    fn merged_changes_find_all_stale_flows_and_no_valid_one(
         states in proptest::collection::vec(backends(), 2..6),
     ) {
         let named = |number: &u8| format!("10.244.1.{number}:53");
