@@ -49,6 +49,16 @@ pub enum StoreError {
         /// The problem.
         reason: String,
     },
+    /// The store answers, and asks for a pause before the next request: it is overloaded, or about to stop.
+    #[error("the store at {endpoint} asks for a pause of {pause:?}: {reason}")]
+    Busy {
+        /// The contacted endpoint.
+        endpoint: String,
+        /// Its answer.
+        reason: String,
+        /// The pause that it asks for.
+        pause: Duration,
+    },
     /// The watch was silent for long, and the store answers other requests but not whether the watch is alive. Open it again:
     /// nothing is known to be missed.
     #[error("the watch at {endpoint} has sent nothing for {silence:?}")]
@@ -88,6 +98,14 @@ impl StoreError {
     /// True if the store has another history than the reader: it was restored from a backup, emptied or replaced.
     pub(crate) const fn is_other_history(&self) -> bool {
         matches!(self, Self::Rewound { .. } | Self::Replaced { .. })
+    }
+
+    /// The pause that the store asks for; zero if it asks for none.
+    pub(crate) const fn requested_pause(&self) -> Duration {
+        match self {
+            Self::Busy { pause, .. } => *pause,
+            _ => Duration::ZERO,
+        }
     }
 }
 

@@ -346,6 +346,8 @@ impl Feed {
 
     /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
+        // The store may ask many clients for the same pause at the same moment; the random part comes to it.
+        let pause = error.requested_pause() + self.backoff.next(rand::random());
         if error.is_other_history() {
             error!(%error, "the store has other data than before; listing it again");
             self.position = None;
@@ -358,8 +360,7 @@ impl Feed {
         } else if self.report_outage(&error).await.is_err() {
             return ControlFlow::Break(());
         }
-        let pause = tokio::time::sleep(self.backoff.next(rand::random()));
-        match self.unless_stopped(pause).await {
+        match self.unless_stopped(tokio::time::sleep(pause)).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
             Err(Stop::Renewal) => self.is_renewing = true,
             Err(_) => self.position = None,

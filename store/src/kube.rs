@@ -23,11 +23,13 @@ mod list;
 mod list_body;
 mod object;
 mod optional;
+mod protobuf;
 mod query;
 mod resource;
 mod review;
 mod tracks;
 mod watch;
+mod watch_body;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,10 +40,7 @@ use futures::{
 };
 use tokio::sync::Mutex;
 
-use crate::{
-    Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
-    store::FIRST_PAUSE,
-};
+use crate::{Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use address::KubeAddress;
 use client::Client;
 use entries::Entries;
@@ -75,9 +74,10 @@ struct Inner {
 
 /// How often a list is tried. Its versions may expire between two pages; the last attempt has no pages.
 const ATTEMPTS: usize = 4;
-/// The longest pause between attempts to follow an API server, as in client-go: when it starts again, every node of the cluster
-/// comes back within this time and not at one moment.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses between attempts to follow an API server, as in client-go: when it stops or starts again, the nodes of the cluster
+/// come back within these times and not at one moment.
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 impl KubeStore {
     /// A store on the API server at `address`, with the objects in `scope`. Nothing is read or sent yet.
@@ -109,7 +109,8 @@ impl KubeStore {
         Ok(slot.insert(client).clone())
     }
 
-    /// Makes requests with the current client. After a failure the next requests get a new client with the current files.
+    /// Makes requests with the current client. After a failure the next requests get a new client with the current files, and so a
+    /// new connection; not where the server only asks for a pause.
     async fn ask<T>(
         &self,
         requests: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
@@ -214,8 +215,8 @@ impl KubeStore {
         let revision = position.revision();
         let versions = self.inner.tracks.versions(prefix, revision)?;
         let is_just_listed = self.inner.tracks.is_just_listed(prefix, revision);
-        let of_scope = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
-        let watches = of_scope.map(async |resource| -> Result<ResourceStream, StoreError> {
+        let mut resources = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
+        let open = async |resource: &Resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
             let (client, resource) = (client.clone(), resource.clone());
             if resource.is_optional() && version.is_empty() {
@@ -223,8 +224,13 @@ impl KubeStore {
             }
             let watch = Watch::open(client, resource, version, revision, is_just_listed).await?;
             Ok(watch.into_stream().boxed())
-        });
-        let watches = try_join_all(watches).await?;
+        };
+        // The first request makes the connection: while there is none, each of several at a time would make its own.
+        let mut watches = Vec::new();
+        if let Some(first) = resources.next() {
+            watches.push(open(first).await?);
+        }
+        watches.extend(try_join_all(resources.map(&open)).await?);
         let tracks = Arc::clone(&self.inner.tracks);
         if is_just_listed {
             // Its versions are the server's, and cannot have expired.
@@ -285,6 +291,6 @@ impl Store for KubeStore {
     }
 
     fn backoff(&self) -> Backoff {
-        Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)
+        Backoff::new(FIRST_PAUSE, MAX_PAUSE)
     }
 }

@@ -132,7 +132,7 @@ pub trait Leases: Send + Sync {
 }
 
 /// The first pause between two attempts to watch a store.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest one, unless a store has another.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 

@@ -2,6 +2,7 @@ mod faults;
 mod flood;
 mod foreign_changes;
 mod health;
+mod kubernetes;
 mod pods;
 mod saved;
 mod verification;

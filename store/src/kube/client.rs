@@ -1,9 +1,8 @@
 //! A client of one API server: connections, credentials, timeouts.
 
-use std::{env, io, pin::Pin, sync::Arc, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{AsyncBufRead, TryStreamExt};
 use http::{Request, Response, header};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -23,6 +22,9 @@ use super::{
     KubeAddress,
     failure::{self, ANSWER_TIMEOUT, Failure, chain, late, unavailable},
     list_body::ListBody,
+    protobuf,
+    resource::Resource,
+    watch_body::WatchBody,
 };
 use crate::{StoreError, certificate::version_problem};
 
@@ -38,9 +40,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const LARGEST_ANSWER: usize = 1 << 20;
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
-
-/// The body of an answer, line by line.
-pub(super) type ResponseBody = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -78,20 +77,26 @@ impl Client {
     }
 
     /// Requests a watch, and returns the answer as soon as it begins. It is not compressed: each event would be by itself.
-    pub(super) async fn watch(&self, resource: &str, path_and_query: &str) -> Result<ResponseBody, Failure> {
+    pub(super) async fn watch(
+        &self,
+        resource: &Resource,
+        path_and_query: &str,
+    ) -> Result<WatchBody, Failure> {
         let answer = self.request(resource, path_and_query, "identity").await?;
-        Ok(Box::pin(answer.into_body().into_data_stream().map_err(io::Error::other).into_async_read()))
+        Ok(WatchBody::new(answer, resource.kind))
     }
 
     /// Requests a list, and returns the answer as soon as it begins. The API server compresses what is larger than 128 KiB.
-    pub(super) async fn list(&self, resource: &str, path_and_query: &str) -> Result<ListBody, Failure> {
+    pub(super) async fn list(&self, resource: &Resource, path_and_query: &str) -> Result<ListBody, Failure> {
         let answer = self.request(resource, path_and_query, "gzip").await?;
-        Ok(ListBody::new(answer, Arc::clone(&self.endpoint)))
+        Ok(ListBody::new(answer, resource.kind, Arc::clone(&self.endpoint)))
     }
 
     /// Creates an object, and returns it as the API server has answered.
     pub(super) async fn post(&self, resource: &str, path: &str, object: String) -> Result<Bytes, Failure> {
-        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json");
         let answer = self.send(resource, request, "identity", object.into_bytes().into()).await?;
         let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
         let body = body.map_err(|_| late(&self.endpoint))?;
@@ -100,11 +105,13 @@ impl Client {
 
     async fn request(
         &self,
-        resource: &str,
+        resource: &Resource,
         path_and_query: &str,
         encoding: &'static str,
     ) -> Result<Response<Body>, Failure> {
-        self.send(resource, Request::get(path_and_query), encoding, Body::empty()).await
+        let accepted = protobuf::accepted(resource.kind);
+        let request = Request::get(path_and_query).header(header::ACCEPT, accepted);
+        self.send(resource.name(), request, encoding, Body::empty()).await
     }
 
     async fn send(
@@ -115,7 +122,6 @@ impl Client {
         body: Body,
     ) -> Result<Response<Body>, Failure> {
         let request = request
-            .header(header::ACCEPT, "application/json")
             .header(header::ACCEPT_ENCODING, encoding)
             .header(header::USER_AGENT, user_agent())
             .body(body)
@@ -127,10 +133,11 @@ impl Client {
             return Ok(answer);
         }
         let code = answer.status().as_u16();
+        let pause = failure::requested_pause(answer.headers());
         let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
         let body = body.map_err(|_| late(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
-        Err(failure::of(&self.endpoint, resource, &failure::status(code, &body)))
+        Err(failure::of(&self.endpoint, resource, &failure::status(code, &body), pause))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{error::Error, time::Duration};
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, header};
 use kube::core::Status;
 
+use super::protobuf;
 use crate::StoreError;
 
 /// A hint about missing permissions.
@@ -12,6 +13,8 @@ const RIGHTS: &str = "the role of this client needs the verbs list and watch on 
 
 /// How long the API server may take to begin an answer, and to send the next part of a list.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The limit of a pause that an answer asks for.
+const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(60);
 /// How much is repeated of an answer that is no `Status` object.
 const LONGEST_TEXT: usize = 200;
 
@@ -61,15 +64,23 @@ pub(super) fn late(endpoint: &str) -> StoreError {
 
 /// The `Status` object of an answer with an error code. Proxies answer with other text.
 pub(super) fn status(code: u16, body: &[u8]) -> Status {
-    serde_json::from_slice(body).unwrap_or_else(|_| {
+    let message = protobuf::status_to_json(body);
+    let json = message.as_ref().map_or(body, |json| json.as_bytes());
+    serde_json::from_slice(json).unwrap_or_else(|_| {
         let text: String = String::from_utf8_lossy(body).trim().chars().take(LONGEST_TEXT).collect();
         let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
         Status::failure(&text, reason.unwrap_or_default()).with_code(code)
     })
 }
 
-/// Classifies the answer to a request for `resource`.
-pub(super) fn of(endpoint: &str, resource: &str, status: &Status) -> Failure {
+/// The pause that an answer asks for (`Retry-After` in seconds, the only form that the API server uses).
+pub(super) fn requested_pause(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_REQUESTED_PAUSE))
+}
+
+/// Classifies the answer to a request for `resource`, which may ask for a pause.
+pub(super) fn of(endpoint: &str, resource: &str, status: &Status, pause: Option<Duration>) -> Failure {
     if is_gone(status) {
         return Failure::Gone;
     }
@@ -82,7 +93,12 @@ pub(super) fn of(endpoint: &str, resource: &str, status: &Status) -> Failure {
         403 => RIGHTS,
         404 => "contiv needs Kubernetes 1.21 or later",
         // Overloaded, starting, stopping, or an internal error: it may pass.
-        _ => return Failure::Store(unavailable(endpoint, message)),
+        _ => {
+            return Failure::Store(match pause {
+                Some(pause) => StoreError::Busy { endpoint: endpoint.to_owned(), reason: message, pause },
+                None => unavailable(endpoint, message),
+            });
+        }
     };
     let action = format!("read {resource}");
     let error = StoreError::Refused { action, reason: format!("{message}; {hint}") };

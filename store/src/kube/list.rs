@@ -3,15 +3,10 @@
 use std::fmt::Write;
 
 use contiv_proto::Key;
-use serde::Deserialize;
 
 use super::{
-    client::Client,
-    entries::Entries,
-    failure::{Failure, unavailable},
-    object::receive,
-    query::escape,
-    resource::Resource,
+    client::Client, entries::Entries, failure::Failure, object::receive, protobuf::ListMetadata,
+    query::escape, resource::Resource,
 };
 
 /// Objects per page, as in client-go.
@@ -27,19 +22,6 @@ pub(super) enum Origin<'a> {
     Newest,
     /// What was written last, as a whole: no version can expire between two pages.
     NewestWhole,
-}
-
-#[derive(Debug, Deserialize)]
-struct Envelope {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    next: String,
 }
 
 /// Lists all objects of a resource, each of which is reduced to what is kept as it arrives. Returns their version.
@@ -96,11 +78,10 @@ async fn add_page(
     resource: &Resource,
     query: &str,
     entries: &mut Entries<'_>,
-) -> Result<Metadata, Failure> {
-    let mut body = client.list(resource.name(), query).await?;
+) -> Result<ListMetadata, Failure> {
+    let mut body = client.list(resource, query).await?;
     loop {
-        let add = |item: &[u8]| -> Result<(), String> {
-            let item = std::str::from_utf8(item).map_err(|error| error.to_string())?;
+        let add = |item: &str| -> Result<(), String> {
             entries.add(receive(resource.kind, item)?);
             Ok(())
         };
@@ -109,10 +90,7 @@ async fn add_page(
         }
         entries.send_full_page().await;
     }
-    let envelope = body.finish()?;
-    let Envelope { metadata } = serde_json::from_slice(&envelope)
-        .map_err(|error| unavailable(&client.endpoint, format!("a list of {}: {error}", resource.name())))?;
-    Ok(metadata)
+    body.finish()
 }
 
 fn query(resource: &Resource, origin: Origin<'_>, next: &str) -> String {

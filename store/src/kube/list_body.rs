@@ -1,22 +1,25 @@
-//! The body of a list: decompressed and split into its items while it arrives.
+//! The body of a list: decompressed and split into its items while it arrives, in JSON or protobuf.
 
 use std::{
     io::{self, Write},
-    mem,
+    mem, str,
     sync::Arc,
 };
 
 use bytes::Bytes;
+use contiv_proto::Kind;
 use flate2::write::MultiGzDecoder;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use http::{Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{
     failure::{ANSWER_TIMEOUT, Failure, chain, late, unavailable},
     items::ItemSplitter,
+    protobuf::{self, ListMetadata, ListSplitter},
 };
 
 /// An answer that has begun.
@@ -24,7 +27,19 @@ pub(super) struct ListBody {
     endpoint: Arc<str>,
     chunks: BoxStream<'static, io::Result<Bytes>>,
     decoder: Decoder,
-    splitter: ItemSplitter,
+    splitter: Splitter,
+}
+
+enum Splitter {
+    Json(ItemSplitter),
+    /// Of objects of this type.
+    Protobuf(Kind, ListSplitter),
+}
+
+/// A list in JSON without its items.
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    metadata: ListMetadata,
 }
 
 enum Decoder {
@@ -34,34 +49,56 @@ enum Decoder {
 }
 
 impl ListBody {
-    pub(super) fn new(answer: Response<Body>, endpoint: Arc<str>) -> Self {
+    /// The answer to a list of objects of `kind`.
+    pub(super) fn new(answer: Response<Body>, kind: Kind, endpoint: Arc<str>) -> Self {
+        let splitter = if protobuf::is_in(&answer) {
+            Splitter::Protobuf(kind, ListSplitter::default())
+        } else {
+            Splitter::Json(ItemSplitter::default())
+        };
         let encoding = answer.headers().get(header::CONTENT_ENCODING);
         let decoder = match encoding {
             Some(encoding) if encoding == "gzip" => Decoder::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
             _ => Decoder::Plain,
         };
         let chunks = answer.into_body().into_data_stream().map_err(|error| io::Error::other(chain(&error)));
-        Self { endpoint, chunks: chunks.boxed(), decoder, splitter: ItemSplitter::default() }
+        Self { endpoint, chunks: chunks.boxed(), decoder, splitter }
     }
 
-    /// Waits for the next part of the answer, and calls `show` with each item that it completes. False at the end.
+    /// Waits for the next part of the answer, and calls `show` with each item that it completes, in JSON. False at the end.
     pub(super) async fn next(
         &mut self,
-        show: impl FnMut(&[u8]) -> Result<(), String>,
+        mut show: impl FnMut(&str) -> Result<(), String>,
     ) -> Result<bool, Failure> {
         let chunk = timeout(ANSWER_TIMEOUT, self.chunks.next()).await.map_err(|_| late(&self.endpoint))?;
         let failed = |reason: String| unavailable(&self.endpoint, reason);
         let chunk = chunk.transpose().map_err(|error| failed(error.to_string()))?;
         let is_last = chunk.is_none();
         let decoded = self.decoder.decode(chunk).map_err(|error| failed(error.to_string()))?;
-        self.splitter.feed(&decoded, show).map_err(failed)?;
+        let fed = match &mut self.splitter {
+            Splitter::Json(splitter) => {
+                splitter.feed(&decoded, |item| show(str::from_utf8(item).map_err(|error| error.to_string())?))
+            }
+            Splitter::Protobuf(kind, splitter) => {
+                splitter.feed(&decoded, |item| show(&protobuf::item_to_json(*kind, item)?))
+            }
+        };
+        fed.map_err(failed)?;
         Ok(!is_last)
     }
 
-    /// The list without its items, after the last part.
-    pub(super) fn finish(self) -> Result<Vec<u8>, Failure> {
+    /// The list's metadata, after the last part.
+    pub(super) fn finish(self) -> Result<ListMetadata, Failure> {
         let Self { endpoint, splitter, .. } = self;
-        Ok(splitter.finish().map_err(|reason| unavailable(&endpoint, reason))?)
+        let metadata = match splitter {
+            Splitter::Json(splitter) => splitter.finish().and_then(|envelope| {
+                let Envelope { metadata } =
+                    serde_json::from_slice(&envelope).map_err(|error| error.to_string())?;
+                Ok(metadata)
+            }),
+            Splitter::Protobuf(_, splitter) => splitter.finish(),
+        };
+        Ok(metadata.map_err(|reason| unavailable(&endpoint, reason))?)
     }
 }
 

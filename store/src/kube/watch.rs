@@ -2,20 +2,19 @@
 
 use std::{fmt::Write, time::Duration};
 
-use futures::{AsyncBufReadExt, AsyncReadExt, Stream, stream};
+use futures::{Stream, stream};
 use kube::core::Status;
 use rand::RngExt;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    client::{Client, ResponseBody},
+    client::Client,
     failure::{Failure, is_gone, unavailable},
     history::confirm_version,
     object::{ReceivedObject, receive, version_of},
     query::escape,
     resource::Resource,
+    watch_body::{WatchBody, WatchEvent},
 };
 use crate::StoreError;
 
@@ -27,8 +26,9 @@ const WATCH_TIMEOUT_SECONDS: u64 = 600;
 const IDLE_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
 /// A request that ends sooner and without an event is a failure, so that it is not repeated without pause.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
-/// The limit of one event.
-const LARGEST_EVENT: u64 = 16 << 20;
+/// A watch that the server ends before its time is opened again after a random part of this: a server that stops ends the watches of
+/// all nodes at one moment.
+const MAX_RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// An event of one type.
 #[derive(Debug)]
@@ -53,18 +53,12 @@ pub(super) struct Watch {
     version: String,
     /// The store's revision, for errors.
     revision: i64,
-    answer: ResponseBody,
+    answer: WatchBody,
     opened: Instant,
+    /// When it ends as requested.
+    until: Instant,
     /// Whether anything arrived since then.
     has_spoken: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct Line<'a> {
-    #[serde(rename = "type")]
-    event: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
 }
 
 impl Watch {
@@ -77,11 +71,13 @@ impl Watch {
         is_just_listed: bool,
     ) -> Result<Self, StoreError> {
         let failed = |failure| error_of_watch(failure, &resource, revision);
-        let answer = request(&client, &resource, &version).await.map_err(failed)?;
+        let opened = Instant::now();
+        let (answer, duration) = request(&client, &resource, &version).await.map_err(failed)?;
         if !is_just_listed {
             confirm_version(&client, &resource, &version).await.map_err(failed)?;
         }
-        Ok(Self { client, resource, version, revision, answer, opened: Instant::now(), has_spoken: false })
+        let until = opened + duration;
+        Ok(Self { client, resource, version, revision, answer, opened, until, has_spoken: false })
     }
 
     /// The events, until something fails.
@@ -97,55 +93,48 @@ impl Watch {
 
     async fn next(&mut self) -> Result<ResourceEvent, StoreError> {
         loop {
-            if let Some(line) = self.line().await? {
+            if let Some(event) = self.event().await? {
                 self.has_spoken = true;
-                return self.read(&line);
+                return self.read(&event);
             }
             if !self.has_spoken && self.opened.elapsed() < MIN_WATCH_DURATION {
                 let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
                 return Err(unavailable(&self.client.endpoint, reason));
             }
+            if Instant::now() < self.until {
+                tokio::time::sleep(MAX_RENEWAL_PAUSE.mul_f64(rand::random())).await;
+            }
             self.renew().await.map_err(|failure| error_of_watch(failure, &self.resource, self.revision))?;
-            self.opened = Instant::now();
-            self.has_spoken = false;
         }
     }
 
     /// Requests the events after the current version. The API server answers from its cache; if its etcd does not answer, the
     /// version is checked the next time.
     async fn renew(&mut self) -> Result<(), Failure> {
-        self.answer = request(&self.client, &self.resource, &self.version).await?;
+        self.opened = Instant::now();
+        let (answer, duration) = request(&self.client, &self.resource, &self.version).await?;
+        (self.answer, self.until, self.has_spoken) = (answer, self.opened + duration, false);
         match confirm_version(&self.client, &self.resource, &self.version).await {
             Err(rewound @ Failure::Store(StoreError::Rewound { .. })) => Err(rewound),
             _ => Ok(()),
         }
     }
 
-    /// The next line; none when the request ends, or was silent for long.
-    async fn line(&mut self) -> Result<Option<String>, StoreError> {
-        let failed = |reason: String| unavailable(&self.client.endpoint, reason);
-        let mut line = String::new();
-        let mut limited = (&mut self.answer).take(LARGEST_EVENT);
-        let Ok(size) = timeout(IDLE_TIMEOUT, limited.read_line(&mut line)).await else { return Ok(None) };
-        let size = size.map_err(|error| failed(error.to_string()))?;
-        match size {
-            0 => Ok(None),
-            _ if line.ends_with('\n') => Ok(Some(line)),
-            size if size as u64 == LARGEST_EVENT => Err(failed(format!(
-                "one of the {} is larger than {LARGEST_EVENT} bytes",
-                self.resource.name()
-            ))),
-            _ => Err(failed("the connection ended within an event".to_owned())),
-        }
+    /// The next event; none when the request ends, or was silent for long.
+    async fn event(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+        let Ok(event) = timeout(IDLE_TIMEOUT, self.answer.next()).await else { return Ok(None) };
+        event.map_err(|reason| self.failed(&reason))
     }
 
-    fn read(&mut self, line: &str) -> Result<ResourceEvent, StoreError> {
-        let failed = |reason: String| {
-            unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
-        };
-        let Line { event, object } = serde_json::from_str(line).map_err(|error| failed(error.to_string()))?;
-        let receive = || receive(self.resource.kind, object.get());
-        let (version, change) = match event {
+    fn failed(&self, reason: &str) -> StoreError {
+        unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
+    }
+
+    fn read(&mut self, event: &WatchEvent) -> Result<ResourceEvent, StoreError> {
+        let failed = |reason: String| self.failed(&reason);
+        let WatchEvent { event, object } = event;
+        let receive = || receive(self.resource.kind, object);
+        let (version, change) = match event.as_str() {
             "ADDED" | "MODIFIED" => {
                 let received = receive().map_err(failed)?;
                 (received.version.clone(), Some(WatchChange::Put(received)))
@@ -154,10 +143,10 @@ impl Watch {
                 let ReceivedObject { key, version, .. } = receive().map_err(failed)?;
                 (version, Some(WatchChange::Delete { key }))
             }
-            "BOOKMARK" => (version_of(object.get()).map_err(failed)?, None),
+            "BOOKMARK" => (version_of(object).map_err(failed)?, None),
             "ERROR" => {
                 let status: Status =
-                    serde_json::from_str(object.get()).map_err(|error| failed(error.to_string()))?;
+                    serde_json::from_str(object).map_err(|error| failed(error.to_string()))?;
                 return Err(if is_gone(&status) { gone(self.revision) } else { failed(status.message) });
             }
             other => return Err(failed(format!("an event of the unknown type {other:?}"))),
@@ -167,7 +156,12 @@ impl Watch {
     }
 }
 
-async fn request(client: &Client, resource: &Resource, version: &str) -> Result<ResponseBody, Failure> {
+/// Requests a watch. Returns its answer, and the requested duration.
+async fn request(
+    client: &Client,
+    resource: &Resource,
+    version: &str,
+) -> Result<(WatchBody, Duration), Failure> {
     let seconds = rand::rng().random_range(WATCH_TIMEOUT_SECONDS / 2..=WATCH_TIMEOUT_SECONDS);
     let mut query = format!("{}?", resource.path);
     resource.select(&mut query);
@@ -176,7 +170,8 @@ async fn request(client: &Client, resource: &Resource, version: &str) -> Result<
         "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
         escape(version)
     );
-    client.watch(resource.name(), &query).await
+    let answer = client.watch(resource, &query).await?;
+    Ok((answer, Duration::from_secs(seconds)))
 }
 
 /// The error of a watch from this revision of the store.

@@ -214,6 +214,12 @@ current-context: here
         self.change(Cluster::expire);
     }
 
+    /// Ends one running watch of a type, a plural as in `services`, with an event `ERROR` with code 410.
+    pub fn expire_watch(&self, resource: &str) {
+        self.shared.faults.lock().expired.insert(resource.to_owned());
+        self.change(|_| ());
+    }
+
     /// Saves all objects with the version.
     pub fn back_up(&self) -> ApiServerBackup {
         ApiServerBackup(self.shared.cluster.borrow().clone())
@@ -253,6 +259,16 @@ current-context: here
     /// Answers this many requests with this code.
     pub fn fail_next(&self, requests: usize, code: u16) {
         self.shared.faults.lock().failures.extend(std::iter::repeat_n(code, requests));
+    }
+
+    /// Asks in each answer with an error for a pause of so many seconds, or for none: the header `Retry-After`.
+    pub fn ask_for_pause(&self, seconds: Option<u64>) {
+        self.shared.faults.lock().retry_after = seconds;
+    }
+
+    /// Lets the open connections take no more requests: `GOAWAY` in HTTP/2. Answers that have begun go on.
+    pub fn retire_connections(&self) {
+        self.shared.retirement.send_replace(());
     }
 
     /// Answers all lists with this code but serves watches, like an API server with a cache whose etcd has no leader.

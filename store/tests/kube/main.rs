@@ -7,6 +7,7 @@ mod feed;
 mod list;
 mod optional;
 mod outage;
+mod restart;
 mod restore;
 mod review;
 mod start_costs;

@@ -10,7 +10,7 @@ use super::{
     list,
     query::Query,
     resource::Resource,
-    response::{Body, Encoding, not_found, status},
+    response::{Body, Encoding, not_found, status, status_in_protobuf},
     review,
     shared::{Exchange, Shared},
     watch,
@@ -19,7 +19,14 @@ use super::{
 /// Answers one request.
 pub(super) async fn answer<B: hyper::body::Body>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
     let exchange = Arc::new(Exchange::of(&request));
-    let response = answer_to(shared, request, Arc::clone(&exchange)).await;
+    let encoding = Encoding::of(request.headers());
+    let mut response = answer_to(Arc::clone(&shared), request, Arc::clone(&exchange)).await;
+    if let Some(seconds) = shared.faults.lock().retry_after.filter(|_| !response.status().is_success()) {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    if encoding.is_protobuf && !response.status().is_success() {
+        response = status_in_protobuf(response).await;
+    }
     // The bytes of a watch are counted as they are sent.
     exchange
         .add_bytes(response.body().size_hint().exact().unwrap_or_default().try_into().unwrap_or_default());
@@ -71,7 +78,10 @@ async fn answer_to<B: hyper::body::Body>(
     }
     match Query::parse(uri.query().unwrap_or_default()) {
         Err(problem) => status(400, "BadRequest", &problem),
-        Ok(query) if query.is_watch => watch::answer(&shared, resource, query, exchange),
+        Ok(query) if query.is_watch => {
+            let encoding = Encoding::of(request.headers());
+            watch::answer(&shared, resource, query, exchange, encoding)
+        }
         Ok(query) => {
             if let Some(code) = list_failure {
                 return status(code, reason(code), "test error");

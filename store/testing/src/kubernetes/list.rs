@@ -84,7 +84,7 @@ pub(super) fn answer(
         }
     }
     let items: Vec<&str> = page.iter().map(AsRef::as_ref).collect();
-    if encoding.is_protobuf {
+    if encoding.is_protobuf && protobuf::has(resource) {
         return encoded(protobuf::list(resource, &metadata, &items), encoding);
     }
     let text = format!(
@@ -93,7 +93,7 @@ pub(super) fn answer(
         resource.api_version,
         items.join(",")
     );
-    encoded(text.into_bytes(), encoding)
+    encoded(text.into_bytes(), encoding.without_protobuf())
 }
 
 /// The objects of one page, and the last one considered if there was a limit.

@@ -5,16 +5,18 @@ use std::{convert::Infallible, io::Write};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Collected, Full, combinators::UnsyncBoxBody};
 use serde_json::json;
+
+use super::protobuf;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// From this size on an answer is compressed, as by the real one.
 const COMPRESSED_FROM: usize = 128 << 10;
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The form of a list that a client asks for.
+/// The form of an answer that a client asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoding {
     pub(super) is_protobuf: bool,
@@ -31,6 +33,11 @@ impl Encoding {
             is_protobuf: has(header::ACCEPT, PROTOBUF),
             is_compressed: has(header::ACCEPT_ENCODING, "gzip"),
         }
+    }
+
+    /// The same for a type that has no protobuf.
+    pub(super) const fn without_protobuf(self) -> Self {
+        Self { is_protobuf: false, ..self }
     }
 }
 
@@ -51,6 +58,20 @@ pub(super) fn encoded(body: Vec<u8>, encoding: Encoding) -> Response<Body> {
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
     }
     response
+}
+
+/// An answer with an error in protobuf, if it has a `Status`.
+pub(super) async fn status_in_protobuf(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let body = match serde_json::from_slice(&body) {
+        Ok(status) => {
+            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+            protobuf::status(&status).into()
+        }
+        Err(_) => body,
+    };
+    Response::from_parts(head, Full::new(body).boxed_unsync())
 }
 
 /// The answer of a cache that has not reached a version.

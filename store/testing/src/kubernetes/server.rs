@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::TcpListener,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -83,10 +84,17 @@ pub(super) async fn serve(
 }
 
 async fn connection(io: impl Read + Write + Unpin + Send + 'static, shared: Arc<Shared>) {
+    let mut retirement = shared.retirement.subscribe();
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(shared, request).await) }
     });
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut connection = pin!(builder.serve_connection(io, service));
     // A client that disconnects is not an error.
-    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
+    tokio::select! {
+        _ = &mut connection => return,
+        Ok(()) = retirement.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }

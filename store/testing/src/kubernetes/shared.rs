@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::{Request, header};
@@ -22,8 +22,12 @@ pub struct Exchange {
     pub path: String,
     /// The header `User-Agent`.
     pub user_agent: String,
+    /// The header `Accept`.
+    pub accept: String,
     /// The header `Accept-Encoding`.
     pub accept_encoding: String,
+    /// When it arrived.
+    pub received: Instant,
     bytes: AtomicUsize,
 }
 
@@ -34,7 +38,9 @@ impl Exchange {
         Self {
             path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
             user_agent: text(header::USER_AGENT).unwrap_or_default(),
+            accept: text(header::ACCEPT).unwrap_or_default(),
             accept_encoding: text(header::ACCEPT_ENCODING).unwrap_or_default(),
+            received: Instant::now(),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -59,6 +65,8 @@ pub(super) struct Shared {
     pub(super) connections: AtomicUsize,
     pub(super) faults: Mutex<Faults>,
     pub(super) is_cut: watch::Sender<bool>,
+    /// Notified when the connections that are open should take no more requests.
+    pub(super) retirement: watch::Sender<()>,
 }
 
 /// The configured faults, and the received requests.
@@ -68,11 +76,15 @@ pub(super) struct Faults {
     pub(super) failures: VecDeque<u16>,
     /// The code with which all lists fail.
     pub(super) list_failure: Option<u16>,
+    /// The pause that answers with an error ask for, in seconds.
+    pub(super) retry_after: Option<u64>,
     pub(super) delay: Duration,
     pub(super) bookmark_interval: Duration,
     pub(super) longest_watch: Duration,
     /// The plurals of types whose watches get no bookmarks.
     pub(super) silent: BTreeSet<String>,
+    /// The plurals of types whose watches get an error 410 next.
+    pub(super) expired: BTreeSet<String>,
     /// The code for requests of a type, by its plural.
     pub(super) denied: BTreeMap<String, u16>,
     /// The users that reviews know, by their tokens.
@@ -88,10 +100,12 @@ impl Default for Shared {
             token: None,
             failures: VecDeque::new(),
             list_failure: None,
+            retry_after: None,
             delay: Duration::ZERO,
             bookmark_interval: Duration::from_secs(60),
             longest_watch: Duration::from_secs(3600),
             silent: BTreeSet::new(),
+            expired: BTreeSet::new(),
             denied: BTreeMap::from([(Resource::EXTERNAL_WORKLOADS.plural.to_owned(), 404)]),
             users: BTreeMap::new(),
             requests: Vec::new(),
@@ -103,6 +117,7 @@ impl Default for Shared {
             connections: AtomicUsize::new(0),
             faults: Mutex::new(faults),
             is_cut: watch::Sender::new(false),
+            retirement: watch::Sender::new(()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
-use http::Response;
+use http::{HeaderValue, Response, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use serde_json::json;
@@ -16,9 +16,10 @@ use tokio::{
 use super::{
     cluster::{Cluster, ObjectChange, with_version},
     list::with_kind,
+    protobuf,
     query::Query,
     resource::Resource,
-    response::{Body, status, status_text, with_body},
+    response::{Body, Encoding, status, status_text, with_body},
     shared::{Exchange, Shared},
 };
 
@@ -36,6 +37,7 @@ struct Watch {
     version: i64,
     /// Whether it requests bookmarks.
     bookmarks: bool,
+    is_protobuf: bool,
     until: Instant,
     is_over: bool,
 }
@@ -45,7 +47,9 @@ pub(super) fn answer(
     resource: Resource,
     query: Query,
     exchange: Arc<Exchange>,
+    encoding: Encoding,
 ) -> Response<Body> {
+    let is_protobuf = encoding.is_protobuf && protobuf::has(resource);
     let Ok(version) = query.version.parse() else {
         return status(400, "BadRequest", "this server wants the resourceVersion of a list");
     };
@@ -58,25 +62,31 @@ pub(super) fn answer(
         begun_at: version,
         version,
         bookmarks: query.bookmarks && !shared.faults.lock().silent.contains(resource.plural),
+        is_protobuf,
         until: Instant::now() + wanted.min(longest),
         is_over: false,
         query,
     };
     let frames = stream::unfold((watch, exchange), async |(mut watch, exchange)| {
-        let lines = watch.next().await?;
-        exchange.add_bytes(lines.len());
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(lines))), (watch, exchange)))
+        let events = watch.next().await?;
+        exchange.add_bytes(events.len());
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(events))), (watch, exchange)))
     });
-    with_body(StreamBody::new(frames).boxed_unsync())
+    let mut response = with_body(StreamBody::new(frames).boxed_unsync());
+    if is_protobuf {
+        let media_type = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    }
+    response
 }
 
 impl Watch {
-    /// The next lines; none at the end.
-    async fn next(&mut self) -> Option<String> {
+    /// The next events as they are sent; none at the end.
+    async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.is_over {
-            let lines = self.news();
-            if !lines.is_empty() {
-                return Some(lines);
+            let events = self.news();
+            if !events.is_empty() {
+                return Some(events);
             }
             let interval = self.shared.faults.lock().bookmark_interval;
             tokio::select! {
@@ -95,38 +105,48 @@ impl Watch {
     }
 
     /// The changes since the last call.
-    fn news(&mut self) -> String {
+    fn news(&mut self) -> Vec<u8> {
+        let (resource, is_protobuf) = (self.resource, self.is_protobuf);
+        let event = |event: &str, object: &str| event_of(resource, is_protobuf, event, object);
+        if self.shared.faults.lock().expired.remove(self.resource.plural) {
+            self.is_over = true;
+            return event("ERROR", &status_text(410, "Expired", "as this test wants"));
+        }
         let cluster = self.cluster.borrow_and_update();
         let Some(happened) = cluster.after(self.resource, self.version) else {
             self.is_over = true;
             let message = format!("too old resource version: {} ({})", self.version, cluster.version);
-            return line("ERROR", &status_text(410, "Expired", &message));
+            return event("ERROR", &status_text(410, "Expired", &message));
         };
-        let mut lines = String::new();
+        let mut events = Vec::new();
         for one in happened {
             self.version = one.version;
             let is_selected =
                 |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.query.selects(json));
             let ObjectChange { before, after, .. } = &one;
-            let (event, json) = match (is_selected(before), is_selected(after)) {
+            let (name, json) = match (is_selected(before), is_selected(after)) {
                 (false, false) => continue,
                 (false, true) => ("ADDED", after),
                 (true, true) => ("MODIFIED", after),
                 (true, false) => ("DELETED", if after.is_some() { after } else { before }),
             };
             let json = with_version(json.as_deref().unwrap_or("{}"), one.version);
-            lines.push_str(&line(event, &with_kind(self.resource, &json)));
+            events.extend(event(name, &with_kind(self.resource, &json)));
         }
-        lines
+        events
     }
 
-    fn bookmark(&self) -> String {
+    fn bookmark(&self) -> Vec<u8> {
         let object =
             json!({ "metadata": { "resourceVersion": self.version.to_string(), "creationTimestamp": null } });
-        line("BOOKMARK", &with_kind(self.resource, &object.to_string()))
+        event_of(self.resource, self.is_protobuf, "BOOKMARK", &with_kind(self.resource, &object.to_string()))
     }
 }
 
-fn line(event: &str, object: &str) -> String {
-    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n")
+/// An event as it is sent.
+fn event_of(resource: Resource, is_protobuf: bool, event: &str, object: &str) -> Vec<u8> {
+    if is_protobuf {
+        return protobuf::event(resource, event, object);
+    }
+    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n").into_bytes()
 }

@@ -1,0 +1,106 @@
+//! The body of a watch: split into its events while it arrives.
+
+use std::{io, pin::Pin};
+
+use contiv_proto::Kind;
+use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, TryStreamExt};
+use http::Response;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::protobuf;
+
+/// The limit of one event.
+const MAX_EVENT_SIZE: u32 = 16 << 20;
+const IS_CUT: &str = "the connection ended within an event";
+
+/// An answer that has begun.
+pub(super) struct WatchBody {
+    kind: Kind,
+    reader: Pin<Box<dyn AsyncBufRead + Send>>,
+    is_protobuf: bool,
+}
+
+/// An event of objects of one type.
+#[derive(Debug)]
+pub(super) struct WatchEvent {
+    /// Such as `ADDED`.
+    pub(super) event: String,
+    /// The object in JSON.
+    pub(super) object: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+impl WatchBody {
+    /// The answer to a watch of objects of `kind`.
+    pub(super) fn new(answer: Response<Body>, kind: Kind) -> Self {
+        let is_protobuf = protobuf::is_in(&answer);
+        let reader = answer.into_body().into_data_stream().map_err(io::Error::other).into_async_read();
+        Self { kind, reader: Box::pin(reader), is_protobuf }
+    }
+
+    /// The next event; none at the end.
+    ///
+    /// # Errors
+    /// When the connection is lost, and when it is no event or too large.
+    pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, String> {
+        if self.is_protobuf { self.next_message().await } else { self.next_line().await }
+    }
+
+    /// An event is one line.
+    async fn next_line(&mut self) -> Result<Option<WatchEvent>, String> {
+        let mut line = String::new();
+        let mut limited = (&mut self.reader).take(MAX_EVENT_SIZE.into());
+        let size = limited.read_line(&mut line).await.map_err(|error| error.to_string())?;
+        if size == 0 {
+            return Ok(None);
+        }
+        if !line.ends_with('\n') {
+            return Err(if size as u64 == u64::from(MAX_EVENT_SIZE) {
+                too_large()
+            } else {
+                IS_CUT.to_owned()
+            });
+        }
+        let Line { event, object } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        Ok(Some(WatchEvent { event: event.to_owned(), object: object.get().to_owned() }))
+    }
+
+    /// An event is a message, after its size.
+    async fn next_message(&mut self) -> Result<Option<WatchEvent>, String> {
+        if self.reader.fill_buf().await.map_err(|error| error.to_string())?.is_empty() {
+            return Ok(None);
+        }
+        let mut size = [0; 4];
+        self.read_exact(&mut size).await?;
+        let size = u32::from_be_bytes(size);
+        if size > MAX_EVENT_SIZE {
+            return Err(too_large());
+        }
+        let mut message = vec![0; size as usize];
+        self.read_exact(&mut message).await?;
+        let (event, object) = protobuf::event_to_json(self.kind, message.into())?;
+        Ok(Some(WatchEvent { event, object }))
+    }
+
+    async fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        let read = self.reader.read_exact(bytes).await;
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => IS_CUT.to_owned(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+fn too_large() -> String {
+    format!("an event is larger than {MAX_EVENT_SIZE} bytes")
+}
