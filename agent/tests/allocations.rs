@@ -4,11 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use contiv_agent::node::{
-    CoreConfig, GuardConfig, HistoryLimits, VerificationConfig,
-    core::Core,
-    decode::Decoder,
-    message::{Input, Now},
+use contiv_agent::{
+    metrics::Sizes,
+    node::{
+        CoreConfig, GuardConfig, HistoryLimits, VerificationConfig,
+        core::Core,
+        decode::Decoder,
+        message::{Input, Now},
+    },
 };
 use contiv_model::{NodeName, ProcessorConfig};
 use contiv_proto::{Key, Kind};
@@ -54,7 +57,7 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
     core.handle(Input::Store(event, now.instant), now, &mut Vec::new());
 
     let mut services = 0;
-    let allocations = allocation_counter::measure(|| services = core.sizes().services);
+    let allocations = allocation_counter::measure(|| services = Sizes::of(&core).services);
     assert_eq!(services, SERVICES);
     // The names of the first services without backends.
     assert!(allocations.count_total < 50, "{allocations:?}");

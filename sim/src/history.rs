@@ -7,7 +7,7 @@ use std::{
 };
 
 use contiv_agent::node::{
-    Answer, Core, HistoryQuery, Outcome, Record,
+    Answer, Core, Outcome, Record,
     decode::StoreEvent,
     message::{Input, Metric, Now, Output, Work, WorkDone},
 };
@@ -135,12 +135,12 @@ impl ExpectedHistory {
 
     /// Compares the whole history, at rest.
     pub(crate) fn check(&self, core: &Core, scrape: &Scrape, now: Instant) -> Result<(), String> {
-        let records = core.history(HistoryQuery::default(), now);
+        let records = core.history(now).collect::<Vec<_>>();
         self.check_numbers(core, &records)?;
         let is_full = records.len() >= config::HISTORY_EVENTS;
         check_events(&self.of_store, &OF_STORE, &records, is_full, now)?;
         check_events(&self.of_others, &OF_OTHERS, &records, is_full, now)?;
-        for record in &records {
+        for record in records {
             self.check_outcome(record)?;
         }
         for (series, expected) in &self.counts {
@@ -152,7 +152,7 @@ impl ExpectedHistory {
         Ok(())
     }
 
-    fn check_numbers(&self, core: &Core, records: &[Record]) -> Result<(), String> {
+    fn check_numbers(&self, core: &Core, records: &[&Record]) -> Result<(), String> {
         let newest = core.events();
         let expected = newest + 1 - records.len() as u64..=newest;
         if newest != self.events || !records.iter().map(|record| record.seq_num).eq(expected) {
@@ -186,11 +186,11 @@ impl ExpectedHistory {
 fn check_events(
     expected: &VecDeque<ExpectedEvent>,
     kinds: &[&str],
-    records: &[Record],
+    records: &[&Record],
     is_full: bool,
     now: Instant,
 ) -> Result<(), String> {
-    let recorded: Vec<&Record> = records.iter().filter(|record| kinds.contains(&record.kind)).collect();
+    let recorded: Vec<&Record> = records.iter().copied().filter(|record| kinds.contains(&record.kind)).collect();
     for (event, record) in expected.iter().rev().zip(recorded.iter().rev()) {
         let has_revision = event.revision.is_none_or(|revision| record.revision == revision);
         if event.kind != record.kind || !has_revision || record.since < event.at {

@@ -6,11 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_agent::node::{
-    MetricSink as _, RendererView,
-    core::Core,
-    decode::Decoder,
-    message::{Input, MirrorReport, Now, Output, WorkDone},
+use contiv_agent::{
+    metrics::Sizes,
+    node::{
+        MetricSink as _, RendererView,
+        core::Core,
+        decode::Decoder,
+        message::{Input, MirrorReport, Now, Output, WorkDone},
+    },
 };
 use contiv_model::{InterfaceName, PodId};
 use contiv_renderer::{Renderer, nftables::Nftables, poison_isolator::PoisonIsolator};
@@ -68,7 +71,7 @@ impl Observed {
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
             ("facts about the node", format!("{:#?}", snapshot.node)),
-            ("sizes", format!("{:#?}", core.sizes())),
+            ("sizes", format!("{:#?}", Sizes::of(core))),
             ("quarantine", format!("{quarantine:#?}")),
             ("health checks", format!("{:#?}", health_checks.services)),
             ("addresses of health checks", format!("{:#?}", health_checks.node_ips)),

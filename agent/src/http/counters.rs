@@ -11,10 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, error::ApiError};
-use crate::{
-    counters::ServiceConnections,
-    node::{Core, Sizes},
-};
+use crate::{counters::ServiceConnections, metrics::Sizes, node::Core};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,5 +66,5 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
 }
 
 pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {
-    api.query(Core::sizes).await.map(Json)
+    api.query(Sizes::of).await.map(Json)
 }

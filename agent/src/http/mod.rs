@@ -9,6 +9,7 @@ mod counters;
 mod endpoints;
 mod error;
 mod health;
+mod history_query;
 mod load_balancer;
 mod log_level;
 mod loopback;

@@ -12,10 +12,10 @@ use contiv_proto::Kind;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::{Api, api::ANSWER_LIMIT, error::ApiError};
+use super::{Api, api::ANSWER_LIMIT, error::ApiError, history_query::HistoryQuery};
 use crate::{
     health::HealthCheckView,
-    node::{Core, HistoryQuery, Quarantined, RendererView, Request, Status},
+    node::{Core, Quarantined, RendererView, Request, Status},
 };
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
@@ -131,7 +131,7 @@ pub(super) async fn history(
     arguments: Result<Arguments<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Arguments(query) = arguments.map_err(bad_request)?;
-    let records = api.query(move |core| core.history(query, Instant::now())).await?;
+    let records = api.query(move |core| query.records(core, Instant::now())).await?;
     match (query.seq_num, records.first()) {
         (None, _) => Ok(Json(records).into_response()),
         (Some(_), Some(record)) => Ok(Json(record).into_response()),

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod tests;
+mod without_local_backends;
 
 use std::{
     sync::{
@@ -27,9 +28,10 @@ use prometheus_client::{
 
 use super::value::{gauge, now};
 use crate::node::{
-    ProxyState,
+    Core, ObjectChanges,
     message::{Extent, Metric},
 };
+use without_local_backends::WithoutLocalBackends;
 
 /// The metrics of the renderer of this node's traffic. Clones count together.
 #[derive(Debug, Clone)]
@@ -206,7 +208,8 @@ impl KubeProxyMetrics {
     /// Some value for each metric that has none yet.
     pub(super) fn show_examples(&self) {
         self.searched(Families::ALL, Duration::ZERO, 0);
-        self.set(&ProxyState::default());
+        self.set_changes(ObjectChanges::default(), ObjectChanges::default());
+        self.set_without_local_backends(&WithoutLocalBackends::default());
         self.count_healthz(200);
         self.count_livez(200);
     }
@@ -249,25 +252,23 @@ impl KubeProxyMetrics {
     }
 
     /// Sets the gauges that depend only on the current state.
-    pub fn set(&self, state: &ProxyState) {
+    pub fn set(&self, core: &Core) {
+        let (seen, pending) = core.seen_and_pending();
+        self.set_changes(seen, pending);
+        self.set_without_local_backends(&WithoutLocalBackends::of(core.services_as_stored()));
+    }
+
+    fn set_changes(&self, seen: ObjectChanges, pending: ObjectChanges) {
         for (counter, gauge, seen, pending) in [
-            (
-                &self.endpoint_changes,
-                &self.endpoint_changes_pending,
-                state.seen.endpoints,
-                state.pending.endpoints,
-            ),
-            (
-                &self.service_changes,
-                &self.service_changes_pending,
-                state.seen.services,
-                state.pending.services,
-            ),
+            (&self.endpoint_changes, &self.endpoint_changes_pending, seen.endpoints, pending.endpoints),
+            (&self.service_changes, &self.service_changes_pending, seen.services, pending.services),
         ] {
             counter.inner().store(seen, Ordering::Relaxed);
             gauge.set(pending.try_into().unwrap_or(i64::MAX));
         }
-        let without = &state.without_local_backends;
+    }
+
+    fn set_without_local_backends(&self, without: &WithoutLocalBackends) {
         for (traffic_policy, counts) in [("internal", without.internal), ("external", without.external)] {
             for (FamilyLabel { ip_family }, ports) in [(IPV4, counts.ipv4), (IPV6, counts.ipv6)] {
                 self.no_local_endpoints

@@ -6,6 +6,7 @@ mod exposition;
 mod kube_proxy;
 mod process;
 mod renderers;
+mod service_sizes;
 mod services;
 mod sizes;
 mod value;
@@ -29,6 +30,7 @@ pub use events::EventMetrics;
 pub use exposition::Exposition;
 pub use kube_proxy::KubeProxyMetrics;
 pub use renderers::RendererMetrics;
+pub use service_sizes::{LostFrontend, Sizes};
 pub use services::ServiceMetrics;
 pub use sizes::SizeMetrics;
 
@@ -100,10 +102,10 @@ impl Metrics {
 
     /// Sets the gauges that are functions of the node's state.
     pub fn set_state(&self, core: &Core, now: Instant) {
-        self.sizes.set(&core.status(), &core.sizes());
+        self.sizes.set(&core.status(), &Sizes::of(core));
         self.renderers.set(&core.renderers(now));
         if let Some(kube_proxy) = &self.kube_proxy {
-            kube_proxy.set(&core.proxy_state());
+            kube_proxy.set(core);
         }
     }
 

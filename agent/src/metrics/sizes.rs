@@ -2,8 +2,8 @@
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use super::value;
-use crate::node::{Sizes, Status};
+use super::{service_sizes::Sizes, value};
+use crate::node::Status;
 
 /// The gauges.
 #[derive(Debug, Clone, Default)]

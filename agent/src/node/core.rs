@@ -8,12 +8,11 @@ mod carriers;
 mod deletion_guard;
 mod describe;
 mod history;
+mod object_changes;
 mod own_node;
 mod pods;
-mod proxy_state;
 mod quarantine;
 mod renderers;
-mod sizes;
 mod status;
 mod store_state;
 mod verification;
@@ -47,17 +46,16 @@ use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
-use renderers::{Due, RendererReport, Renderers};
+use renderers::{ExpiredTimer, RendererReport, Renderers};
 use store_state::{LIST_LIMIT, SAVED_LIMIT, StoreState};
 use verification::{Verifications, Verified};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
-pub use history::{HistoryLimits, HistoryQuery, Outcome, Record};
+pub use history::{HistoryLimits, Outcome, Record};
+pub use object_changes::ObjectChanges;
 pub use own_node::own_node_key;
-pub use proxy_state::{ObjectChanges, PortsByFamily, ProxyState, WithoutLocalBackends};
 pub use quarantine::Quarantined;
 pub use renderers::{LastError, LastReport, RendererView};
-pub use sizes::{LostFrontend, Sizes};
 pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
@@ -585,11 +583,11 @@ impl Core {
     fn on_timer(&mut self) {
         for (renderer, due) in self.renderers.take_due(self.now.instant) {
             match due {
-                Due::Slow => {
+                ExpiredTimer::Slow => {
                     warn!(%renderer, "busy for more than 10 s; the others go on");
                     self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
                 }
-                Due::Retry(error) => {
+                ExpiredTimer::Retry(error) => {
                     let description = format!("renderer {renderer}, after: {error}");
                     self.record_resync("retry", description, None, vec![renderer], Timestamps::now(self.now));
                 }
@@ -756,17 +754,20 @@ impl Core {
         service
     }
 
-    /// The sizes of the state.
-    pub fn sizes(&self) -> Sizes {
-        let left_to_other_proxies = self.processor.services_left_to_others().count();
-        Sizes { left_to_other_proxies, ..Sizes::of(self.processor.services().map(|(_, service)| &**service)) }
+    /// Every service as the processor has it: its carrier may be another one for now.
+    pub fn services_as_stored(&self) -> impl Iterator<Item = &ContivService> {
+        self.processor.services().map(|(_, service)| &**service)
     }
 
-    /// What kube-proxy counts of its state.
-    pub fn proxy_state(&self) -> ProxyState {
-        let (seen, pending) = self.renderers.seen_and_pending(&self.traffic_renderer);
-        let services = self.processor.services().map(|(_, service)| &**service);
-        ProxyState { seen, pending, without_local_backends: WithoutLocalBackends::of(services) }
+    /// The number of stored services that are left to another proxy because of their label.
+    pub fn left_to_other_proxies(&self) -> usize {
+        self.processor.services_left_to_others().count()
+    }
+
+    /// The changes that the store has sent since the start, each object of a list being one; and those of them that the renderer
+    /// of this node's traffic has not applied.
+    pub fn seen_and_pending(&self) -> (ObjectChanges, ObjectChanges) {
+        self.renderers.seen_and_pending(&self.traffic_renderer)
     }
 
     /// The active objects of a type.
@@ -799,9 +800,9 @@ impl Core {
         self.history.newest()
     }
 
-    /// The events that a query selects, oldest first.
-    pub fn history(&self, query: HistoryQuery, now: Instant) -> Vec<Record> {
-        self.history.query(query, now)
+    /// The recorded events, oldest first.
+    pub fn history(&self, now: Instant) -> impl Iterator<Item = &Record> {
+        self.history.records(now)
     }
 
     /// Records how long handling the events after this one took.

@@ -11,7 +11,7 @@ use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
 use tracing::warn;
 
-use value::{Outcome, decode, decode_deletion};
+use value::{DecodedValue, decode, decode_deletion};
 
 pub use list::{DecodedList, ListDecoder};
 pub use value::BadValue;
@@ -161,7 +161,7 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            Outcome::Good(event, triggered, partly) => {
+            DecodedValue::Good(event, triggered, partly) => {
                 // Most changes arrive alone and have no earlier value.
                 if changes.len() > 1 {
                     settled.insert(change.key());
@@ -174,8 +174,8 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
                     partly.map_or_else(|| ValueStatus::Good(key.clone()), |bad| ValueStatus::Partly(*bad)),
                 );
             }
-            Outcome::Ignored => decoded_changes.statuses.push(ValueStatus::Good(key.clone())),
-            Outcome::Bad(bad) => decoded_changes.statuses.push(ValueStatus::Bad(bad)),
+            DecodedValue::Ignored => decoded_changes.statuses.push(ValueStatus::Good(key.clone())),
+            DecodedValue::Bad(bad) => decoded_changes.statuses.push(ValueStatus::Bad(bad)),
         }
     }
     decoded_changes.events.reverse();

@@ -34,9 +34,9 @@ mod verifier_thread;
 mod tests;
 
 pub use self::core::{
-    Core, CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, HistoryQuery, LastError, LastReport,
-    LostFrontend, MirrorStatus, ObjectChanges, Outcome, PortsByFamily, ProxyState, Quarantined, Record,
-    RendererView, Sizes, Status, StoreDown, VerificationConfig, VerificationView, WithoutLocalBackends,
+    Core, CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus,
+    ObjectChanges, Outcome, Quarantined, Record, RendererView, Status, StoreDown, VerificationConfig,
+    VerificationView,
 };
 pub use api::{Question, Reply, Request};
 pub use driver::{Node, NodeConfig, StoreFeedEnded};

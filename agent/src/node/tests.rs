@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use contiv_model::ServiceId;
 use contiv_store::{FeedEvent, Mirror, Problem};
 
-use super::{Core, Input, Outcome, ProxyState, Record, Request};
+use super::{Core, Input, Outcome, Record, Request};
 use crate::{
     metrics::Exposition,
     test_support::{
@@ -171,7 +171,7 @@ async fn changes_of_store_are_pending_until_traffic_renderer_has_them() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     let counts = async || {
-        let ProxyState { seen, pending, .. } = harness.ask(Core::proxy_state).await;
+        let (seen, pending) = harness.ask(Core::seen_and_pending).await;
         [seen.services, seen.endpoints, pending.services, pending.endpoints]
     };
     assert_eq!(counts().await, [1, 1, 0, 0], "the first list");

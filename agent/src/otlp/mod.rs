@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    node::{HistoryQuery, Outcome, Question, Record, Request},
+    node::{Outcome, Question, Record, Request},
 };
 use spans::{Clock, spans};
 
@@ -76,12 +76,13 @@ impl HistoryExporter {
 
     /// The next completed events. None when the node has ended.
     async fn new_records(&self) -> Option<Vec<Record>> {
-        let query = HistoryQuery { from: Some(self.next), ..HistoryQuery::default() };
-        let (question, answer) = Question::new(move |core| core.history(query, Instant::now()));
+        let next = self.next;
+        let (question, answer) = Question::new(move |core| {
+            let new = core.history(Instant::now()).skip_while(|record| record.seq_num < next);
+            new.take_while(|record| is_over(record)).cloned().collect()
+        });
         self.requests.send(Request::Ask(question)).await.ok()?;
-        let mut records = answer.await.ok()?;
-        records.truncate(records.iter().take_while(|record| is_over(record)).count());
-        Some(records)
+        answer.await.ok()
     }
 
     /// False if the collector refused them.

@@ -24,8 +24,8 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     node::{
-        Core, CoreConfig, GuardConfig, HistoryLimits, HistoryQuery, Node, NodeConfig, Question, Record,
-        RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
+        Core, CoreConfig, GuardConfig, HistoryLimits, Node, NodeConfig, Question, Record, RendererSpec,
+        RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
     },
 };
 
@@ -180,7 +180,7 @@ impl Harness {
     pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let start = Instant::now();
         loop {
-            let records = self.ask(|core| core.history(HistoryQuery::default(), Instant::now())).await;
+            let records = self.ask(|core| core.history(Instant::now()).cloned().collect::<Vec<_>>()).await;
             assert!(start.elapsed() < LIMIT, "timed out: {records:#?}");
             if is_wanted(&records) {
                 return records;

@@ -6,7 +6,8 @@ use contiv_model::ContivService;
 
 use crate::{
     counters::ServiceConnections,
-    node::{Quarantined, Record, RendererView, Sizes, Status},
+    metrics::Sizes,
+    node::{Quarantined, Record, RendererView, Status},
 };
 
 /// The content of the page.

@@ -16,8 +16,8 @@ use self::{
     content::Content,
     html::{Page, escape},
 };
-use super::{Api, error::ApiError};
-use crate::node::{Core, HistoryQuery};
+use super::{Api, error::ApiError, history_query::HistoryQuery};
+use crate::{metrics::Sizes, node::Core};
 
 /// How many of the newest events are plotted.
 const PLOTTED: usize = 200;
@@ -27,12 +27,12 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
     let services = api.query(Core::services).await?;
     let content = Content {
         status: api.query(Core::status).await?,
-        sizes: api.query(Core::sizes).await?,
+        sizes: api.query(Sizes::of).await?,
         renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
         quarantine: api.query(move |core| core.quarantine(0)).await?,
-        history: api.query(move |core| core.history(query, Instant::now())).await?,
+        history: api.query(move |core| query.records(core, Instant::now())).await?,
     };
     Ok(Html(render(&content)))
 }

@@ -1,6 +1,5 @@
 //! The event history, newest last, with limits of number, age and bytes.
 
-mod query;
 mod record;
 
 use std::{
@@ -14,7 +13,6 @@ use jiff::Timestamp;
 
 use crate::node::message::Now;
 
-pub use query::HistoryQuery;
 pub(super) use record::milliseconds;
 pub use record::{Outcome, Record};
 
@@ -203,11 +201,9 @@ impl History {
         self.newest
     }
 
-    /// The records that a query selects, oldest first.
-    pub(super) fn query(&self, query: HistoryQuery, now: Instant) -> Vec<Record> {
-        let records: Vec<&Record> =
-            self.records.iter().skip_while(|record| self.is_too_old(record, now)).collect();
-        query.select(&records).iter().copied().cloned().collect()
+    /// The records that are not too old, oldest first.
+    pub(super) fn records(&self, now: Instant) -> impl Iterator<Item = &Record> {
+        self.records.iter().skip_while(move |record| self.is_too_old(record, now))
     }
 }
 

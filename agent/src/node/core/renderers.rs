@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     history::{EventRange, Outcome, milliseconds},
-    proxy_state::ObjectChanges,
+    object_changes::ObjectChanges,
     verification::VerificationView,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 };
 use schedule::{Busy, RendererSchedule};
 
-pub(super) use schedule::Due;
+pub(super) use schedule::ExpiredTimer;
 pub use schedule::{LastError, LastReport};
 pub use view::RendererView;
 
@@ -194,7 +194,7 @@ impl Renderers {
     }
 
     /// The renderers whose timers have expired.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, Due)> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, ExpiredTimer)> {
         let due =
             |renderer: &mut RendererSchedule| Some((Arc::clone(&renderer.name), renderer.take_due(now)?));
         self.all.iter_mut().filter_map(due).collect()

@@ -7,7 +7,7 @@ use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, proces
 use contiv_proto::Key;
 use contiv_store::{Entry, Problem, Saved};
 
-use super::value::{BadValue, Outcome, decode};
+use super::value::{BadValue, DecodedValue, decode};
 
 /// The number of entries per piece when a page is decoded in parallel,
 const ENTRIES_PER_PIECE: usize = 500;
@@ -109,13 +109,13 @@ fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Ve
     let (mut objects, mut bad) = (Vec::with_capacity(entries.len()), Vec::new());
     for entry in entries {
         match decode(entry) {
-            Outcome::Good(Event::Put(mut object), _, partly) => {
+            DecodedValue::Good(Event::Put(mut object), _, partly) => {
                 names.share(&mut object);
                 objects.push(object);
                 bad.extend(partly.map(|bad| *bad));
             }
-            Outcome::Good(..) | Outcome::Ignored => {}
-            Outcome::Bad(value) => bad.push(value),
+            DecodedValue::Good(..) | DecodedValue::Ignored => {}
+            DecodedValue::Bad(value) => bad.push(value),
         }
     }
     (objects, bad)

@@ -27,7 +27,7 @@ pub struct BadValue {
 
 /// The result of decoding one entry or change.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum DecodedValue {
     /// An event, with its trigger time if there is one, and the part that is not used, if there is one.
     Good(Event, Option<String>, Option<Box<BadValue>>),
     /// Irrelevant to the processor.
@@ -36,14 +36,14 @@ pub(super) enum Outcome {
     Bad(BadValue),
 }
 
-pub(super) fn decode(entry: &Entry) -> Outcome {
+pub(super) fn decode(entry: &Entry) -> DecodedValue {
     let bad = |object, reason: String| {
         let is_empty = entry.value.is_empty();
-        Outcome::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false, is_empty })
+        DecodedValue::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false, is_empty })
     };
     let key = match Key::parse(&entry.key) {
         Ok(Some(key)) => key,
-        Ok(None) => return Outcome::Ignored,
+        Ok(None) => return DecodedValue::Ignored,
         Err(error) => return bad(None, error.problem),
     };
     if entry.value.len() > LARGEST_VALUE {
@@ -61,10 +61,12 @@ pub(super) fn decode(entry: &Entry) -> Outcome {
                 is_empty: false,
             });
             match (object, partly) {
-                (Some(object), partly) => Outcome::Good(Event::Put(object), triggered, partly.map(Box::new)),
+                (Some(object), partly) => {
+                    DecodedValue::Good(Event::Put(object), triggered, partly.map(Box::new))
+                }
                 // An external workload.
-                (None, Some(partly)) => Outcome::Bad(partly),
-                (None, None) => Outcome::Ignored,
+                (None, Some(partly)) => DecodedValue::Bad(partly),
+                (None, None) => DecodedValue::Ignored,
             }
         }
         Err(error) => bad(wire::object_key(&key), error.to_string()),
@@ -77,7 +79,7 @@ fn join(key: &Key, warnings: &[FieldError]) -> String {
 }
 
 /// The deletion of a key that names no object changes nothing.
-pub(super) fn decode_deletion(key: &str) -> Outcome {
+pub(super) fn decode_deletion(key: &str) -> DecodedValue {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
-    object.map_or(Outcome::Ignored, |object| Outcome::Good(Event::Delete(object), None, None))
+    object.map_or(DecodedValue::Ignored, |object| DecodedValue::Good(Event::Delete(object), None, None))
 }

@@ -18,7 +18,7 @@ const CALM: Duration = Duration::from_secs(5);
 /// The foreign changes of one dataplane, and when they are undone.
 #[derive(Debug, Default)]
 pub(super) struct RepairSchedule {
-    due: Option<Due>,
+    due: Option<DueRepair>,
     /// The number of consecutive repairs, less those subtracted.
     in_a_row: u32,
     last_repair: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct RepairSchedule {
 
 /// A scheduled repair.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Due {
+pub(super) struct DueRepair {
     pub(super) at: Instant,
     pub(super) events: EventRange,
     /// The number of changes it undoes.
@@ -46,17 +46,17 @@ impl RepairSchedule {
             return None;
         }
         let at = self.last_repair.map_or(now, |last| last + self.pause()).max(now);
-        self.due = Some(Due { at, events, changes: 1 });
+        self.due = Some(DueRepair { at, events, changes: 1 });
         Some(at)
     }
 
     /// The scheduled repair.
-    pub(super) const fn due(&self) -> Option<Due> {
+    pub(super) const fn due(&self) -> Option<DueRepair> {
         self.due
     }
 
     /// Takes the repair if it is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<DueRepair> {
         if self.due?.at > now {
             return None;
         }
@@ -64,7 +64,7 @@ impl RepairSchedule {
     }
 
     /// Marks the scheduled repair as being done.
-    pub(super) fn repaired(&mut self, now: Instant) -> Option<Due> {
+    pub(super) fn repaired(&mut self, now: Instant) -> Option<DueRepair> {
         let due = self.due.take()?;
         self.in_a_row = (self.in_a_row + 1).min(AT_ONCE + DOUBLINGS);
         self.last_repair = Some(now);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::repairs::RepairSchedule;
 use crate::node::{
-    core::{history::EventRange, proxy_state::ObjectChanges},
+    core::{history::EventRange, object_changes::ObjectChanges},
     message::{Now, Work},
 };
 
@@ -110,7 +110,7 @@ impl Pending {
 
 /// An expired timer.
 #[derive(Debug)]
-pub(in crate::node::core) enum Due {
+pub(in crate::node::core) enum ExpiredTimer {
     /// It is retried after this error.
     Retry(String),
     /// It has been busy for too long.
@@ -227,20 +227,20 @@ impl RendererSchedule {
     }
 
     /// The expired timer, if it needs more than that pending work is given out.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<ExpiredTimer> {
         if self.deadline()? > now {
             return None;
         }
         match &mut self.busy {
             Some(busy) => {
                 busy.is_slow = true;
-                Some(Due::Slow)
+                Some(ExpiredTimer::Slow)
             }
             None => self
                 .last_error
                 .as_ref()
                 .filter(|_| self.retry_at.is_some())
-                .map(|last| Due::Retry(last.error.clone())),
+                .map(|last| ExpiredTimer::Retry(last.error.clone())),
         }
     }
 }

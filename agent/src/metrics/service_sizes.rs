@@ -1,7 +1,9 @@
-//! The sizes of the state, computed from the services on demand.
+//! The numbers of services and their parts, computed from the state of the node on demand.
 
-use contiv_model::{ContivService, Frontend, ServiceId, ServicePort};
+use contiv_model::{Frontend, ServiceId, ServicePort};
 use serde::Serialize;
+
+use crate::node::Core;
 
 /// How many services are named.
 const NAMED: usize = 5;
@@ -39,10 +41,10 @@ pub struct LostFrontend {
 }
 
 impl Sizes {
-    /// The sizes of these services, which are sorted by name.
-    pub(super) fn of<'a>(services: impl Iterator<Item = &'a ContivService>) -> Self {
-        let mut sizes = Self::default();
-        for service in services {
+    /// The sizes of the state of this node.
+    pub fn of(core: &Core) -> Self {
+        let mut sizes = Self { left_to_other_proxies: core.left_to_other_proxies(), ..Self::default() };
+        for service in core.services_as_stored() {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();
             sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();

@@ -1,81 +1,23 @@
-//! What kube-proxy counts of its state, for metrics under its names. Pure.
+//! Counts the ports of services that a traffic policy Local leaves without backends, as kube-proxy does.
 
-use contiv_model::{ContivService, Event, Object, ServicePort, TrafficPolicy, object::ObjectKind};
-
-/// Numbers of changes of stored objects, whether or not they concern this node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ObjectChanges {
-    /// Of services.
-    pub services: u64,
-    /// Of endpoint slices and endpoints.
-    pub endpoints: u64,
-}
-
-/// The state for these metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProxyState {
-    /// Changes that the store has told of since the start; each object of a list is one.
-    pub seen: ObjectChanges,
-    /// Those that the renderer of this node's traffic has not applied.
-    pub pending: ObjectChanges,
-    /// Ports of services to which a policy Local leaves none of their backends.
-    pub without_local_backends: WithoutLocalBackends,
-}
+use contiv_model::{ContivService, ServicePort, TrafficPolicy};
 
 /// Ports of services with backends, of which a policy Local leaves none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WithoutLocalBackends {
+pub(super) struct WithoutLocalBackends {
     /// By the policy for cluster IPs.
-    pub internal: PortsByFamily,
+    pub(super) internal: PortsByFamily,
     /// By the policy for external addresses and node ports.
-    pub external: PortsByFamily,
+    pub(super) external: PortsByFamily,
 }
 
 /// Numbers of ports by the family of the service's cluster IPs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PortsByFamily {
+pub(super) struct PortsByFamily {
     /// IPv4.
-    pub ipv4: usize,
+    pub(super) ipv4: usize,
     /// IPv6.
-    pub ipv6: usize,
-}
-
-impl ObjectChanges {
-    /// Those among these events.
-    pub(super) fn of_events(events: &[Event]) -> Self {
-        Self::of(events.iter().filter_map(|event| match event {
-            Event::Put(object) => Some(object.kind()),
-            Event::Delete(key) => Some(key.kind()),
-            _ => None,
-        }))
-    }
-
-    /// Those of a list of these objects.
-    pub(super) fn of_objects(objects: &[Object]) -> Self {
-        Self::of(objects.iter().map(Object::kind))
-    }
-
-    fn of(kinds: impl Iterator<Item = ObjectKind>) -> Self {
-        let mut changes = Self::default();
-        for kind in kinds {
-            match kind {
-                ObjectKind::Service => changes.services += 1,
-                ObjectKind::EndpointSlice | ObjectKind::Endpoints => changes.endpoints += 1,
-                _ => {}
-            }
-        }
-        changes
-    }
-
-    /// The sum of both.
-    pub(super) const fn and(self, other: Self) -> Self {
-        Self { services: self.services + other.services, endpoints: self.endpoints + other.endpoints }
-    }
-
-    /// Those after `earlier` ones.
-    pub(super) const fn since(self, earlier: Self) -> Self {
-        Self { services: self.services - earlier.services, endpoints: self.endpoints - earlier.endpoints }
-    }
+    pub(super) ipv6: usize,
 }
 
 impl WithoutLocalBackends {
