@@ -166,7 +166,7 @@ impl Core {
             Input::LocalInterfaces(interfaces) => {
                 let changes = self.processor.apply([Event::LocalInterfaces(interfaces)]);
                 if !changes.is_empty() {
-                    let description = "the interfaces of this node are others now".to_owned();
+                    let description = "the interfaces of this node have changed".to_owned();
                     self.publish("addresses", description, changes, Timestamps::now(self.now));
                 }
             }
@@ -315,7 +315,7 @@ impl Core {
 
     fn report_store_up(&mut self) {
         if let Some(down) = self.store.down.take() {
-            info!(since = %down.since, "the store is followed again");
+            info!(since = %down.since, "the store is watched again");
         }
     }
 
@@ -325,17 +325,17 @@ impl Core {
         warn!(
             objects,
             %until,
-            "too many objects are gone from the store at once: they stay active; confirm with `contiv confirm-deletions`"
+            "too many objects were deleted from the store at once: they stay active; confirm with `contiv confirm-deletions`"
         );
-        self.note("held", format!("{objects} objects are gone from the store at once: they stay active"));
+        self.note("held", format!("{objects} objects were deleted from the store at once: they stay active"));
     }
 
     /// Lists the store again and applies its deletions. False if none are held.
     fn confirm_deletions(&mut self, cause: &'static str) -> bool {
         let is_confirmed = self.guard.confirm();
         if is_confirmed {
-            info!(cause, "deletions that are held will count");
-            self.note("confirmed", format!("deletions that are held will count: {cause}"));
+            info!(cause, "held deletions will be applied");
+            self.note("confirmed", format!("held deletions will be applied: {cause}"));
             self.out.push(Output::Relist);
         }
         is_confirmed
@@ -355,7 +355,7 @@ impl Core {
         let changes = self.recall(saved);
         self.store.revision = revision;
         self.store.is_from_mirror = true;
-        warn!(objects, revision, "the store could not be read yet; going on with what was saved of it");
+        warn!(objects, revision, "the store could not be read yet; using its saved state");
         let description =
             format!("{objects} objects as saved at revision {revision}: the store could not be read yet");
         self.publish_first("mirror", description, &changes, Timestamps::now(self.now));
@@ -535,15 +535,15 @@ impl Core {
         self.out.push(Output::Count(Metric::ForeignChange(Arc::clone(renderer))));
         let what = match change {
             Ok(change) => change.to_string(),
-            Err(error) => format!("somebody may have changed it unnoticed: {error}"),
+            Err(error) => format!("another process may have changed it unnoticed: {error}"),
         };
         let at = Timestamps::now(self.now);
         let event = EventRange::one(self.history.next(), at);
         if !self.renderers.on_foreign_change(renderer, event, self.now.instant) {
-            debug!(%renderer, what, "others changed the dataplane again; a repair is due already");
+            debug!(%renderer, what, "another process changed the dataplane again; a repair is scheduled already");
             return;
         }
-        warn!(%renderer, what, "others changed the dataplane; undoing it");
+        warn!(%renderer, what, "another process changed the dataplane; repairing it");
         let description = format!("dataplane of renderer {renderer}: {what}");
         self.count_queued(std::slice::from_ref(renderer), || Families::ALL);
         self.record(FOREIGN_CHANGE, description, None, vec![Arc::clone(renderer)], at);
@@ -562,7 +562,7 @@ impl Core {
                 if !drift.is_empty() {
                     self.on_drift(&renderer, &drift);
                 } else if had_drift {
-                    info!(%renderer, "the dataplane is as it must be again");
+                    info!(%renderer, "the dataplane equals the snapshot again");
                 }
             }
         }
@@ -570,9 +570,10 @@ impl Core {
 
     fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
         let (what, count, heals) = (describe::drift(drift), drift.len(), self.heals_drift);
-        let then = if heals { "programming everything again" } else { "leaving it, as verify-heal says" };
-        warn!(%renderer, count, what, "the dataplane is not as it must be; {then}");
-        let description = format!("dataplane of renderer {renderer} is not as it must be: {what}; {then}");
+        let then = if heals { "resyncing" } else { "not repaired, as verify-heal is off" };
+        warn!(%renderer, count, what, "the dataplane differs from the snapshot; {then}");
+        let description =
+            format!("dataplane of renderer {renderer} differs from the snapshot: {what}; {then}");
         let renderers = if heals { vec![Arc::clone(renderer)] } else { Vec::new() };
         self.record_resync("drift", description, None, renderers, Timestamps::now(self.now));
     }
@@ -584,7 +585,7 @@ impl Core {
         for (renderer, due) in self.renderers.take_due(self.now.instant) {
             match due {
                 ExpiredTimer::Slow => {
-                    warn!(%renderer, "busy for more than 10 s; the others go on");
+                    warn!(%renderer, "busy for more than 10 s; other renderers are not delayed");
                     self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
                 }
                 ExpiredTimer::Retry(error) => {
@@ -599,7 +600,7 @@ impl Core {
         }
         if self.store.deadline.take_if(|deadline| *deadline <= self.now.instant).is_some() {
             if self.store.waiting.is_empty() {
-                warn!(after = ?LIST_LIMIT, "the store has not been read yet; going on with it, and looking for what was saved");
+                warn!(after = ?LIST_LIMIT, "the store has not been read yet; loading its saved state meanwhile");
                 self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
                 self.out.push(Output::LoadSaved);
             } else {
@@ -663,8 +664,8 @@ impl Core {
     fn finish_pods(&mut self, finished: Vec<(PodAddition, Answer)>) {
         for (PodAddition { pod, interface, before, request, .. }, answer) in finished {
             if let Err(cause) = &answer {
-                warn!(%pod, %cause, "the addition of a pod is taken back");
-                // It may have been attached to another interface, or detached, meanwhile; or somebody else waits for the same.
+                warn!(%pod, %cause, "the addition of a pod is reverted");
+                // It may have been attached to another interface, or detached, meanwhile; or another caller waits for the same.
                 let is_awaited = self.pods.of_interface(&interface).is_some_and(|other| other.pod == pod);
                 if self.processor.attached().get(&pod) == Some(&interface) && !is_awaited {
                     let reverted = match before {

@@ -25,9 +25,9 @@ pub enum StoreEvent {
     Changed(Batch, DecodedChanges),
     /// The complete list of objects that the store itself cannot read.
     Problems(Vec<Problem>),
-    /// The store cannot be followed at the moment.
+    /// The store cannot be watched at the moment.
     Down {
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// The store has other data than before; a list follows.
@@ -35,7 +35,7 @@ pub enum StoreEvent {
         /// How it was detected.
         reason: String,
     },
-    /// The store can be followed again, and nothing was missed.
+    /// The watch of the store goes on, and nothing was missed.
     Up,
 }
 

@@ -36,7 +36,7 @@ const MIRROR_REPORTS: usize = 16;
 
 /// The node ended without being stopped.
 #[derive(Debug, Error)]
-#[error("the task that follows the store has ended; this is a bug, please report it with the log")]
+#[error("the task that watches the store has ended; this is a bug, please report it with the log")]
 pub struct StoreFeedEnded;
 
 /// The configuration of the node.
@@ -66,7 +66,7 @@ fn now() -> Now {
 }
 
 impl Node {
-    /// A node that follows a feed of the store, with a thread for each renderer. Nothing else happens before [`Node::run`].
+    /// A node fed by a store's feed, with a thread for each renderer. Nothing else happens before [`Node::run`].
     ///
     /// # Errors
     /// When a thread cannot be started.
@@ -211,7 +211,7 @@ impl Node {
         let mut working = self.core.working();
         while working > 0 {
             let Ok(Some(report)) = timeout_at(deadline, self.inputs.reports.recv()).await else {
-                warn!("a renderer is still busy; leaving it");
+                warn!("a renderer is still busy; not waiting for it");
                 break;
             };
             working -= usize::from(matches!(report, Input::WorkDone(_)));
@@ -219,12 +219,12 @@ impl Node {
         if let Some(pods) = self.outputs.pods
             && timeout_at(deadline, pods.finish()).await.is_err()
         {
-            warn!("the list of attached pods is still being written; leaving it");
+            warn!("the list of attached pods is still being written; not waiting for it");
         }
         let Some((handle, ended)) = self.outputs.mirror else { return };
         drop(handle);
         if timeout_at(deadline, ended).await.is_err() {
-            warn!("the mirror is still being written; leaving it");
+            warn!("the mirror is still being written; not waiting for it");
         }
     }
 }

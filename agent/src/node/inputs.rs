@@ -50,8 +50,8 @@ impl Inputs {
         if let Some(delivery) = self.deferred.take() {
             return Some(Next::Store(delivery));
         }
-        // Clients that get an answer may ask again at once, and there may be many: two requests follow each other only when nothing
-        // else is there. A report frees a renderer for pending work, so it is handled before more work arrives.
+        // Clients that get an answer may ask again at once, and there may be many: two requests are served in a row only when no other
+        // source has an input. A report frees a renderer for pending work, so it is handled before more work arrives.
         let is_first =
             self.reports.is_empty() && self.notices.is_empty() && !std::mem::take(&mut self.was_request);
         if is_first && let Ok(request) = self.requests.try_recv() {

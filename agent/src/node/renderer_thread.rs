@@ -104,7 +104,7 @@ impl Worker {
                         return;
                     }
                 }
-                // Whoever asked may have given up while the renderer was busy.
+                // The caller may have given up while the renderer was busy.
                 Job::Describe(reply) if reply.is_closed() => {}
                 Job::Describe(reply) => {
                     match self.guard(|worker| Ok(worker.renderer().describe())) {
@@ -148,7 +148,7 @@ impl Worker {
         }
         let result = match work {
             Work::Update(_) if is_new => {
-                return Err("it was made anew after a panic and knows nothing".to_owned());
+                return Err("it was created again after a panic and has no state yet".to_owned());
             }
             Work::Update(changes) => renderer.update(changes),
             Work::Heal(snapshot) if !is_new => renderer.heal(snapshot),
@@ -186,7 +186,7 @@ impl Watcher {
         {
             warn!(
                 renderer = &*self.renderer,
-                error, "changes of others to the dataplane will not be noticed"
+                error, "changes of the dataplane by other processes will not be noticed"
             );
         }
         self.failure = failure;

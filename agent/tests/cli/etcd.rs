@@ -152,7 +152,7 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
     guarded.runtime.block_on(guarded.etcd.start_again()).unwrap();
     wait_for_log("invalid user ID or password");
     guarded.write_password(PASSWORD);
-    wait_for_log("the store is followed again");
+    wait_for_log("the store is watched again");
 
     let id = agent.0.id();
     for file in ["cmdline", "environ"] {

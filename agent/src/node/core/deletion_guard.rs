@@ -1,9 +1,9 @@
-//! A guard against mass deletion: a store that was wiped, or restored from the wrong backup, must not take a node's
-//! services away without a second look.
+//! A guard against mass deletion: a store that was wiped, or restored from the wrong backup, must not remove a node's
+//! services without a confirmation.
 //!
 //! If more than a share of all services, endpoints or endpoint slices would go at once, deletions are held: the objects
-//! stay active, new and changed ones are applied. After a time, or when somebody says so, the store is listed again
-//! and what it says then counts.
+//! stay active, new and changed ones are applied. After a time, or when a user confirms
+//! it, the store is listed again and that list is applied in any case.
 
 use std::{
     cell::LazyCell,

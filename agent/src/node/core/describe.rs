@@ -19,7 +19,7 @@ pub(super) fn changes(events: &[Event], bad: usize) -> String {
     let bad = (bad > 0).then(|| format!("{bad} that cannot be used"));
     let named = list(events.iter().filter_map(name), events.len().saturating_sub(NAMED));
     let parts: Vec<String> = named.into_iter().chain(bad).collect();
-    if parts.is_empty() { "nothing that matters".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "no relevant object".to_owned() } else { parts.join(", ") }
 }
 
 /// Describes unreadable objects: a single one with its reason, several by the first places.

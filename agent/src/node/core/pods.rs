@@ -32,7 +32,7 @@ impl PodAdditions {
         self.0.push(addition);
     }
 
-    /// The last one of this interface: whoever asks for the same again waits for the same.
+    /// The last one of this interface: a caller that asks for the same again waits for the same.
     pub(super) fn of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
         self.0.iter().rfind(|addition| addition.interface == *interface)
     }

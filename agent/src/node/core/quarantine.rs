@@ -50,8 +50,8 @@ struct BadEntry {
     object: Option<ObjectKey>,
     reason: String,
     is_used: bool,
-    /// The store itself says what is wrong, and that is logged.
-    is_told_by_store: bool,
+    /// Whether the store itself reports the problem, which is logged then.
+    is_reported_by_store: bool,
     since: Timestamp,
 }
 
@@ -129,23 +129,23 @@ impl Quarantine {
             return;
         }
         let since = known.map_or(now.time, |known| known.since);
-        let is_told_by_store = self.is_of_api_server && is_empty;
-        if !is_told_by_store && self.log.allow(now.instant) {
+        let is_reported_by_store = self.is_of_api_server && is_empty;
+        if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.as_ref().map(ToString::to_string);
-            let what = if is_used {
-                "a part of a stored value is not used as it is written; the rest is"
+            let message = if is_used {
+                "a part of a stored value cannot be used; the rest is active"
             } else {
-                "a stored value cannot be used; what was known of it before stays active"
+                "a stored value cannot be used; its last good state stays active"
             };
-            warn!(source = self.place(&key, object.as_ref()), object, reason, "{what}");
+            warn!(source = self.place(&key, object.as_ref()), object, reason, "{message}");
         }
-        self.values.insert(key, BadEntry { object, reason, is_used, is_told_by_store, since });
+        self.values.insert(key, BadEntry { object, reason, is_used, is_reported_by_store, since });
     }
 
     /// Removes a value that was repaired or deleted.
     fn remove(&mut self, key: &str, now: Now) {
-        let Some(BadEntry { object, is_told_by_store, .. }) = self.values.remove(key) else { return };
-        if !is_told_by_store && self.log.allow(now.instant) {
+        let Some(BadEntry { object, is_reported_by_store, .. }) = self.values.remove(key) else { return };
+        if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
             info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
         }
@@ -158,7 +158,7 @@ impl Quarantine {
             let since = before.get(&problem).copied();
             if since.is_none() && self.log.allow(now.instant) {
                 let problem = self.placed(&problem);
-                warn!(%problem, "a manifest cannot be used; what was known of it before stays active");
+                warn!(%problem, "a manifest cannot be used; its last good state stays active");
             }
             self.problems.insert(problem, since.unwrap_or(now.time));
         }
@@ -195,15 +195,16 @@ impl Quarantine {
     /// Updates the services all of whose backends are of another address family.
     pub(super) fn update_services(&mut self, changes: &BTreeMap<ServiceId, ServiceChange>, now: Now) {
         for (id, change) in changes {
-            let is_meant = change.new.as_ref().is_some_and(|it| it.has_only_backends_of_other_family());
-            let is_new = is_meant != self.of_other_family.contains_key(id);
-            if is_meant && is_new {
+            let is_affected =
+                change.new.as_ref().is_some_and(|service| service.has_only_backends_of_other_family());
+            let is_changed = is_affected != self.of_other_family.contains_key(id);
+            if is_affected && is_changed {
                 self.of_other_family.insert(id.clone(), now.time);
-            } else if is_new {
+            } else if is_changed {
                 self.of_other_family.remove(id);
             }
-            if is_new && self.log.allow(now.instant) {
-                if is_meant {
+            if is_changed && self.log.allow(now.instant) {
+                if is_affected {
                     warn!(service = %id, reason = %OTHER_FAMILY, "a service refuses all connections");
                 } else {
                     info!(service = %id, "left the quarantine");

@@ -34,7 +34,7 @@ pub use view::RendererView;
 #[derive(Debug)]
 pub(super) struct Renderers {
     all: Vec<RendererSchedule>,
-    /// Changes that the store has told of.
+    /// The changes that the store has sent.
     seen: ObjectChanges,
 }
 
@@ -58,7 +58,7 @@ impl Renderers {
         self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
     }
 
-    /// Counts changes that the store tells of, before what follows of them is scheduled.
+    /// Counts changes of the store, before the work for them is scheduled.
     pub(super) fn note_seen(&mut self, changes: ObjectChanges) {
         for renderer in self.all.iter_mut().filter(|renderer| !renderer.has_work()) {
             renderer.covered = self.seen;
@@ -79,7 +79,7 @@ impl Renderers {
         }
     }
 
-    /// Takes note that the changes up to this revision of the store concern no renderer.
+    /// Records that the changes up to this revision of the store concern no renderer.
     pub(super) fn skip_to(&mut self, revision: i64) {
         for renderer in &mut self.all {
             renderer.skip_to(revision);
@@ -154,12 +154,7 @@ impl Renderers {
                     Work::Heal(_) => {
                         out.push(Output::Count(Metric::Repaired(Arc::clone(&name))));
                         let after = now.instant.saturating_duration_since(events.at.handled.instant);
-                        info!(
-                            renderer = &*name,
-                            changes = repaired,
-                            ?after,
-                            "changes made by others are undone"
-                        );
+                        info!(renderer = &*name, changes = repaired, ?after, "foreign changes are repaired");
                     }
                 }
                 let sent_after =
@@ -272,7 +267,7 @@ fn succeeded(renderer: &mut RendererSchedule, revision: i64, last: LastReport) {
 
 fn failed(renderer: &mut RendererSchedule, error: String, now: Now) {
     if renderer.backoff.failures() == 0 {
-        warn!(renderer = &*renderer.name, error, "failed; trying again, with everything");
+        warn!(renderer = &*renderer.name, error, "failed; a resync is scheduled");
     } else {
         debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
     }

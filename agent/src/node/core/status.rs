@@ -33,7 +33,7 @@ pub struct Status {
     /// The saved state; none without a mirror.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
-    /// Set while the store cannot be followed.
+    /// Set while the store cannot be watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_down: Option<StoreDown>,
     /// The number of objects in quarantine.

@@ -159,7 +159,7 @@ impl Verifications {
     }
 }
 
-/// Its last good state may be active instead, of which nobody asks for anything.
+/// The last good state of a rejected service may be active instead, of which the snapshot has nothing.
 fn is_due_to(rejected: &[Rejected], drift: &Drift) -> bool {
     match &drift.service {
         Some(service) => rejected.iter().any(|rejected| rejected.service == *service),

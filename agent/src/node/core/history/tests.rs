@@ -73,7 +73,7 @@ fn oldest_events_go_when_too_large_newest_stays() {
     assert_eq!(numbers(&history), [21]);
     history.push(of_size(10));
     assert_eq!(numbers(&history), [22]);
-    // What renderers say counts too.
+    // Outcomes count too.
     let outcome = Outcome::Failed { at: at(110), error: "x".repeat(9_000), duration_ms: 1.0 };
     history.push(of_size(10));
     history.set_outcome(range(22, 23), "a", &outcome, true);

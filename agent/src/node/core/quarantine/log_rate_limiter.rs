@@ -23,9 +23,7 @@ impl LogRateLimiter {
         }
         self.used = self.used.saturating_add(1);
         if self.used == LINES {
-            warn!(
-                "more has come into the quarantine, or left it, than is logged; GET /quarantine lists what is there"
-            );
+            warn!("too many changes of the quarantine to log them all; GET /quarantine lists its entries");
         }
         self.used < LINES
     }

@@ -148,7 +148,7 @@ impl RendererSchedule {
         };
     }
 
-    /// Takes note that the changes up to this revision of the store need no work.
+    /// Records that the changes up to this revision of the store need no work.
     pub(super) const fn skip_to(&mut self, revision: i64) {
         match (&self.pending, &mut self.busy) {
             (Pending::Nothing, Some(busy)) => busy.revision = revision,
