@@ -1,7 +1,10 @@
 //! The callers of `POST /pods` and `DELETE /pods`, such as CNI plugins: each must get exactly one answer in time, and the
 //! answer must be true until the pod is attached or detached again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use contiv_agent::node::{
     Answer,
@@ -37,6 +40,8 @@ pub(crate) struct PodCallers {
     last_request: u64,
     waiting: BTreeMap<RequestId, Waiting>,
     confirmed: BTreeMap<PodId, ConfirmedRequest>,
+    /// The pods whose callers lost their connections: whether these are attached is unknown until a request succeeds.
+    unknown: BTreeSet<PodId>,
     /// A repetition of the last request, and its time.
     repeat: Option<(Duration, PodId, InterfaceName)>,
 }
@@ -89,9 +94,10 @@ impl PodCallers {
         let Some(Waiting { pod, interface, .. }) = self.waiting.remove(&request) else {
             return Err(format!("{request:?} got an answer without waiting for one: {answer:?}"));
         };
-        let last = self.confirmed.entry(pod).or_default();
+        let last = self.confirmed.entry(pod.clone()).or_default();
         if answer.is_ok() && last.request < request.0 {
             *last = ConfirmedRequest { request: request.0, interface };
+            self.unknown.remove(&pod);
         }
         Ok(())
     }
@@ -99,15 +105,15 @@ impl PodCallers {
     /// The agent has ended, and with it its connections. The pods of pending requests may be attached or not.
     pub(crate) fn lose_agent(&mut self) {
         self.repeat = None;
-        for waiting in std::mem::take(&mut self.waiting).into_values() {
-            self.confirmed.remove(&waiting.pod);
-        }
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        self.unknown.extend(waiting.map(|waiting| waiting.pod));
     }
 
     /// The machine lost power, and with it all pods.
     pub(crate) fn lose_pods(&mut self) {
         self.lose_agent();
         self.confirmed.clear();
+        self.unknown.clear();
     }
 
     /// Compares with the attached pods.
@@ -115,8 +121,10 @@ impl PodCallers {
         if let Some((request, waiting)) = self.waiting.iter().find(|(_, waiting)| waiting.until < now) {
             return Err(format!("{request:?} has no answer in time: {waiting:?}"));
         }
-        let is_open = |pod: &PodId| self.waiting.values().any(|waiting| waiting.pod == *pod);
-        for (pod, last) in self.confirmed.iter().filter(|(pod, _)| !is_open(pod)) {
+        let is_known = |pod: &PodId| {
+            !self.unknown.contains(pod) && !self.waiting.values().any(|waiting| waiting.pod == *pod)
+        };
+        for (pod, last) in self.confirmed.iter().filter(|(pod, _)| is_known(pod)) {
             if attached.get(pod) != last.interface.as_ref() {
                 return Err(format!(
                     "pod {pod} has {:?}, but callers were promised {last:?}",
