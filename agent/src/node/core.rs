@@ -604,6 +604,8 @@ impl Core {
                 self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
                 self.out.push(Output::LoadSaved);
             } else {
+                warn!(after = ?SAVED_LIMIT, "the saved state could not be loaded in time; the first list is applied without it");
+                self.note("mirror-slow", format!("the saved state was not loaded within {SAVED_LIMIT:?}"));
                 self.resume_list(None);
             }
         }

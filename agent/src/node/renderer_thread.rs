@@ -151,7 +151,8 @@ impl Worker {
                 return Err("it was created again after a panic and has no state yet".to_owned());
             }
             Work::Update(changes) => renderer.update(changes),
-            Work::Heal(snapshot) if !is_new => renderer.heal(snapshot),
+            // Without a watch the renderer does not know what has changed.
+            Work::Heal(snapshot) if !is_new && self.watcher.failure.is_none() => renderer.heal(snapshot),
             Work::Resync(snapshot) | Work::Heal(snapshot) => renderer.resync(snapshot),
         };
         self.is_new &= result.is_err();

@@ -41,6 +41,7 @@ pub(crate) struct Scripted {
     calls: mpsc::UnboundedReceiver<Call>,
     others: broadcast::Sender<Result<ForeignChange, ()>>,
     drift: watch::Sender<BTreeSet<Drift>>,
+    can_watch: watch::Sender<bool>,
 }
 
 impl Scripted {
@@ -51,12 +52,14 @@ impl Scripted {
         let others = broadcast::Sender::new(64);
         let heard = others.clone();
         let (drift, seen) = watch::channel(BTreeSet::new());
+        let (can_watch, may_watch) = watch::channel(true);
         let create = move || {
             let (mode, calls, others) = (receiver.clone(), sender.clone(), heard.clone());
-            let seen = seen.clone();
-            Box::new(Faulty { name, mode, calls, others, seen, inner: DryRun::new() }) as Box<dyn Renderer>
+            let (seen, may_watch) = (seen.clone(), may_watch.clone());
+            let inner = DryRun::new();
+            Box::new(Faulty { name, mode, calls, others, seen, may_watch, inner }) as Box<dyn Renderer>
         };
-        (RendererSpec::new(name, create), Self { mode, calls, others, drift })
+        (RendererSpec::new(name, create), Self { mode, calls, others, drift, can_watch })
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -77,6 +80,11 @@ impl Scripted {
     /// The watch ends.
     pub(crate) fn end_watch(&self) {
         self.others.send(Err(())).expect("somebody watches");
+    }
+
+    /// No watch can be started from now on.
+    pub(crate) fn refuse_watches(&self) {
+        self.can_watch.send_replace(false);
     }
 
     /// Waits for the next call.
@@ -103,6 +111,7 @@ struct Faulty {
     calls: mpsc::UnboundedSender<Call>,
     others: broadcast::Sender<Result<ForeignChange, ()>>,
     seen: watch::Receiver<BTreeSet<Drift>>,
+    may_watch: watch::Receiver<bool>,
     inner: DryRun,
 }
 
@@ -139,6 +148,10 @@ impl Renderer for Faulty {
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
+        if !*self.may_watch.borrow() {
+            let reason = "as the test wants it".to_owned();
+            return Err(RenderError::Kernel { action: "watch".to_owned(), reason });
+        }
         Ok(Some(Box::new(ForeignChangeWatch(self.others.subscribe()))))
     }
 

@@ -111,6 +111,19 @@ async fn failed_repair_is_followed_by_a_resync() {
 }
 
 #[tokio::test]
+async fn watch_that_cannot_be_started_again_leads_to_a_resync() {
+    let (spec, mut renderer) = Scripted::new("test");
+    let harness = Harness::start(vec![spec], vec![web()]);
+    renderer.call().await;
+    harness.renderer("test", |view| view.ready).await;
+    renderer.refuse_watches();
+    renderer.end_watch();
+    let expected = Call::Resync(names(&["web"]));
+    assert_eq!(renderer.call().await, expected, "the renderer does not know what it missed");
+    assert!(!harness.renderer("test", |view| view.state == "idle").await.watched);
+}
+
+#[tokio::test]
 async fn ended_watch_is_started_again() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);

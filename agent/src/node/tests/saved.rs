@@ -115,6 +115,8 @@ fn saved_state_is_awaited_once_and_not_for_ever() {
         core.handle(if is_late { Input::Timer } else { loaded() }, now, &mut out);
         assert_eq!((core.status().synced, core.services().len()), (true, usize::from(!is_late)));
         assert!(core.deadline().is_none_or(|next| next > deadline), "nothing is awaited any more");
+        let is_recorded = core.history(start.instant).any(|record| record.kind == "mirror-slow");
+        assert_eq!(is_recorded, is_late, "the list could not be compared with what was saved");
         core.handle(loaded(), now, &mut out);
         assert_eq!((core.status().revision, core.services().len()), (7, usize::from(!is_late)));
     }

@@ -86,7 +86,10 @@ impl Outcome {
     pub(super) fn size(&self) -> usize {
         let besides = match self {
             Self::Pending => 0,
-            Self::Applied { report, .. } => report.rejected.iter().map(size_of_rejected).sum(),
+            Self::Applied { report, .. } => {
+                let notes = report.notes.iter().map(|note| size_of_val(note) + note.len());
+                notes.chain(report.rejected.iter().map(size_of_rejected)).sum()
+            }
             Self::Failed { error, .. } => error.len(),
         };
         size_of_val(self) + besides

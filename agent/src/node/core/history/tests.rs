@@ -1,5 +1,7 @@
 use std::sync::LazyLock;
 
+use contiv_renderer::Report;
+
 use super::*;
 
 fn at(second: i64) -> Timestamp {
@@ -78,6 +80,11 @@ fn oldest_events_go_when_too_large_newest_stays() {
     history.push(of_size(10));
     history.set_outcome(range(22, 23), "a", &outcome, true);
     assert_eq!(numbers(&history), [23]);
+    let report = Report { notes: vec!["x".repeat(9_000)], ..Report::default() };
+    let outcome = Outcome::Applied { with: 24, at: at(110), report, duration_ms: 1.0, sent_after_ms: None };
+    history.push(of_size(2_000));
+    history.set_outcome(range(24, 24), "a", &outcome, true);
+    assert_eq!(numbers(&history), [24], "with its notes");
     let left: usize = history.records.iter().map(Record::size).sum();
     assert_eq!(history.bytes, left, "the size is right");
 }
