@@ -267,7 +267,7 @@ fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
 /// The interval of verifications, and whether differences are repaired.
 fn verification(config: &Config) -> VerificationConfig {
     let interval = (!config.verify_interval.is_zero()).then_some(config.verify_interval);
-    VerificationConfig { interval, heal: config.verify_heal }
+    VerificationConfig { interval, resync_on_drift: config.verify_heal }
 }
 
 /// The kernel has counters if the renderer `nftables` programs it.

@@ -29,7 +29,7 @@ pub(crate) fn core(addresses: &LocalAddresses, attached: &BTreeMap<PodId, Interf
         local_interfaces: [].into(),
         attached: attached.clone(),
         guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
-        verification: VerificationConfig { interval: Some(Duration::from_secs(600)), heal: true },
+        verification: VerificationConfig { interval: Some(Duration::from_secs(600)), resync_on_drift: true },
         history: HistoryLimits { events: HISTORY_EVENTS, age: HISTORY_AGE, bytes: 1 << 30 },
         renderers: vec![Arc::clone(&renderer)],
         verified_renderers: vec![Arc::clone(&renderer)],

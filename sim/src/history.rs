@@ -190,7 +190,8 @@ fn check_events(
     is_full: bool,
     now: Instant,
 ) -> Result<(), String> {
-    let recorded: Vec<&Record> = records.iter().copied().filter(|record| kinds.contains(&record.kind)).collect();
+    let recorded: Vec<&Record> =
+        records.iter().copied().filter(|record| kinds.contains(&record.kind)).collect();
     for (event, record) in expected.iter().rev().zip(recorded.iter().rev()) {
         let has_revision = event.revision.is_none_or(|revision| record.revision == revision);
         if event.kind != record.kind || !has_revision || record.since < event.at {

@@ -20,7 +20,7 @@ pub enum Request {
     Ask(Question),
     /// An input that nobody waits for.
     Input(Input),
-    /// An input that is answered, once it has an id.
+    /// An input that is answered: the driver assigns its id.
     Answered(Call<dyn FnOnce(RequestId) -> Input + Send>, Reply<Answer>),
     /// Answered when every renderer has applied its first snapshot.
     AwaitReady(Reply<()>),

@@ -2,7 +2,7 @@
 //! outputs. No clock, chance, I/O, channel or lock is here; log lines are its only other effect.
 //!
 //! A change of the store goes `Core::on_changes` → processor → `Core::publish`, from where renderers, health checks and
-//! history are served. What is active depends on nothing but inputs, so a fresh start over the same store comes to the same.
+//! history are served. The state is a function of the inputs, so a fresh start over the same store reaches the same state.
 
 mod carriers;
 mod deletion_guard;
@@ -35,12 +35,12 @@ use tracing::{debug, info, warn};
 use super::{
     decode::{DecodedChanges, DecodedList, StoreEvent, ValueStatus},
     message::{
-        Answer, Input, MOST_PODS, Metric, MirrorReport, Now, Output, PodNotAdded, RequestId, Saving,
+        Answer, Input, MAX_PODS, Metric, MirrorReport, Now, Output, PodNotAdded, RequestId, Saving,
         VerifierReport, WorkDone,
     },
 };
 use crate::health::{HealthUpdate, ProxyHealth};
-use carriers::CarrierReassignment;
+use carriers::CarrierHandover;
 use deletion_guard::{DeletionDecision, DeletionGuard};
 use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
@@ -97,12 +97,12 @@ pub struct Core {
     quarantine: Quarantine,
     guard: DeletionGuard,
     own_node: OwnNode,
-    carriers: CarrierReassignment,
+    carriers: CarrierHandover,
     history: History,
     renderers: Renderers,
     verifications: Verifications,
     /// Whether a dataplane that has drifted is resynced.
-    heals_drift: bool,
+    resyncs_on_drift: bool,
     pods: PodAdditions,
     store: StoreState,
     traffic_renderer: Arc<str>,
@@ -118,7 +118,7 @@ impl Core {
     pub fn new(config: CoreConfig, now: Now) -> Self {
         let node = config.processor.node_name.clone();
         let mut processor = Processor::new(config.processor);
-        let attached = config.attached.into_iter().take(MOST_PODS);
+        let attached = config.attached.into_iter().take(MAX_PODS);
         let attached = attached.map(|(pod, interface)| Event::AddPod { pod, interface });
         let local =
             [Event::LocalAddresses(config.local_addresses), Event::LocalInterfaces(config.local_interfaces)];
@@ -131,11 +131,11 @@ impl Core {
             processor,
             guard: DeletionGuard::new(config.guard),
             own_node: OwnNode::new(node),
-            carriers: CarrierReassignment::default(),
+            carriers: CarrierHandover::default(),
             history: History::new(config.history),
             renderers: Renderers::new(config.renderers),
             verifications: Verifications::new(config.verified_renderers, interval, now.instant),
-            heals_drift: config.verification.heal,
+            resyncs_on_drift: config.verification.resync_on_drift,
             pods: PodAdditions::default(),
             store: StoreState::new(config.has_mirror, now.instant),
             traffic_renderer: config.traffic_renderer,
@@ -252,7 +252,7 @@ impl Core {
         let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
-        // What stays active stays saved, and the Node object of this node even where it could not be recalled.
+        // The mirror keeps what stays active, and always the Node object of this node.
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
         let objects = resync.objects.len();
@@ -292,9 +292,10 @@ impl Core {
     }
 
     fn on_problems(&mut self, problems: Vec<Problem>) {
-        let placed: Vec<Problem> = problems.iter().map(|problem| self.quarantine.placed(problem)).collect();
+        let shown: Vec<Problem> =
+            problems.iter().map(|problem| self.quarantine.with_shown_source(problem)).collect();
         self.quarantine.replace_problems(problems, self.now);
-        self.note("problems", describe::problems(&placed));
+        self.note("problems", describe::problems(&shown));
     }
 
     fn on_down(&mut self, reason: String) {
@@ -396,7 +397,7 @@ impl Core {
         at: Timestamps,
     ) -> u64 {
         let event = self.history.next();
-        self.carriers.correct_changes(&mut changes, event);
+        self.carriers.set_carriers_of_changes(&mut changes, event);
         self.quarantine.update_services(&changes.services, self.now);
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
@@ -407,7 +408,7 @@ impl Core {
             self.renderers.add_changes(&changes, EventRange::one(event, at));
             self.dispatch();
         } else {
-            self.renderers.skip_to(self.store.revision);
+            self.renderers.advance_revision(self.store.revision);
         }
         self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
         event
@@ -452,7 +453,7 @@ impl Core {
 
     /// Gives pending work to all idle renderers.
     fn dispatch(&mut self) {
-        let snapshot = || self.carriers.corrected(self.processor.snapshot());
+        let snapshot = || self.carriers.with_carriers(self.processor.snapshot());
         self.renderers.dispatch(self.store.revision, self.now, snapshot, &mut self.out);
     }
 
@@ -485,7 +486,7 @@ impl Core {
     fn on_work_done(&mut self, done: WorkDone) {
         let was_ready = self.is_ready();
         if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
-            self.reassign_carriers(&report);
+            self.hand_over_carriers(&report);
             let RendererReport { renderer, events, outcome, is_update } = &report;
             if let Outcome::Applied { report, .. } = outcome {
                 self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
@@ -503,12 +504,12 @@ impl Core {
     }
 
     /// Updates renderers when the carrier of a service changes because of a report of the renderer `route`.
-    fn reassign_carriers(&mut self, report: &RendererReport) {
+    fn hand_over_carriers(&mut self, report: &RendererReport) {
         let Outcome::Applied { report: applied, .. } = &report.outcome else { return };
         if &*report.renderer != carriers::ROUTE {
             return;
         }
-        let moved = self.carriers.reassign(report.events.last, &applied.rejected);
+        let moved = self.carriers.hand_over(report.events.last, &applied.rejected);
         let services = moved.iter().filter_map(|id| self.processor.service(id));
         let services = services.map(|service| (service.id.clone(), self.carriers.change(service))).collect();
         let changes = ChangeSet { services, ..ChangeSet::default() };
@@ -552,9 +553,9 @@ impl Core {
 
     fn on_verified(&mut self, report: VerifierReport) {
         let renderer = Arc::clone(&report.renderer);
-        let settled_after = self.renderers.settled_after(&renderer);
+        let calls_if_settled = self.renderers.calls_if_settled(&renderer);
         let rejected = self.renderers.rejected(&renderer);
-        match self.verifications.on_report(report, settled_after, rejected, self.now) {
+        match self.verifications.on_report(report, calls_if_settled, rejected, self.now) {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
             Some(Ok(Verified { drift, had_drift })) => {
@@ -569,7 +570,7 @@ impl Core {
     }
 
     fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
-        let (what, count, heals) = (describe::drift(drift), drift.len(), self.heals_drift);
+        let (what, count, heals) = (describe::drift(drift), drift.len(), self.resyncs_on_drift);
         let then = if heals { "resyncing" } else { "not repaired, as verify-heal is off" };
         warn!(%renderer, count, what, "the dataplane differs from the snapshot; {then}");
         let description =
@@ -617,12 +618,12 @@ impl Core {
     /// Starts the verifications that are due.
     fn verify_due(&mut self) {
         let Self { verifications, renderers, store, .. } = self;
-        let settled_after = |name: &str| renderers.settled_after(name).filter(|_| store.is_synced);
-        let due = verifications.take_due(self.now.instant, settled_after);
+        let calls_if_settled = |name: &str| renderers.calls_if_settled(name).filter(|_| store.is_synced);
+        let due = verifications.take_due(self.now.instant, calls_if_settled);
         if due.is_empty() {
             return;
         }
-        let snapshot = Arc::new(self.carriers.corrected(self.processor.snapshot()));
+        let snapshot = Arc::new(self.carriers.with_carriers(self.processor.snapshot()));
         self.out.extend(due.into_iter().map(|renderer| Output::Verify(renderer, Arc::clone(&snapshot))));
     }
 }
@@ -631,7 +632,7 @@ impl Core {
 impl Core {
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
         let before = self.processor.attached().get(&pod).cloned();
-        let refusal = if before.is_none() && self.processor.attached().len() >= MOST_PODS {
+        let refusal = if before.is_none() && self.processor.attached().len() >= MAX_PODS {
             Some(PodNotAdded::TooMany)
         } else if wait.is_some() && !self.store.is_synced {
             Some(PodNotAdded::NotReady)
@@ -649,7 +650,7 @@ impl Core {
         let added = Event::AddPod { pod: pod.clone(), interface: interface.clone() };
         let (event, renderers) = self.apply_pod_event("pod-added", description, added);
         let Some((limit, request)) = wait else { return };
-        let (event, renderers) = match self.pods.of_interface(&interface) {
+        let (event, renderers) = match self.pods.last_of_interface(&interface) {
             // Its renderers have not all applied it.
             Some(first) if renderers.is_empty() => (first.event, first.renderers.clone()),
             _ => (event, renderers),
@@ -668,7 +669,8 @@ impl Core {
             if let Err(cause) = &answer {
                 warn!(%pod, %cause, "the addition of a pod is reverted");
                 // It may have been attached to another interface, or detached, meanwhile; or another caller waits for the same.
-                let is_awaited = self.pods.of_interface(&interface).is_some_and(|other| other.pod == pod);
+                let is_awaited =
+                    self.pods.last_of_interface(&interface).is_some_and(|other| other.pod == pod);
                 if self.processor.attached().get(&pod) == Some(&interface) && !is_awaited {
                     let reverted = match before {
                         Some(interface) => Event::AddPod { pod: pod.clone(), interface },
@@ -736,24 +738,24 @@ impl Core {
         ProxyHealth { node_eligible: self.own_node.is_eligible(&self.processor), ..health }
     }
 
-    /// The current snapshot for renderers; none before the store has been read.
+    /// The current snapshot for renderers; none before there is a list of the store or its saved state.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        self.store.is_synced.then(|| self.carriers.corrected(self.processor.snapshot()))
+        self.store.is_synced.then(|| self.carriers.with_carriers(self.processor.snapshot()))
     }
 
     /// Every service as renderers have it.
     pub fn services(&self) -> Vec<Arc<ContivService>> {
-        self.processor.services().map(|(_, service)| self.corrected(service)).collect()
+        self.processor.services().map(|(_, service)| self.with_carrier(service)).collect()
     }
 
     /// One service.
     pub fn service(&self, id: &ServiceId) -> Option<Arc<ContivService>> {
-        self.processor.service(id).map(|service| self.corrected(service))
+        self.processor.service(id).map(|service| self.with_carrier(service))
     }
 
-    fn corrected(&self, service: &Arc<ContivService>) -> Arc<ContivService> {
+    fn with_carrier(&self, service: &Arc<ContivService>) -> Arc<ContivService> {
         let mut service = Arc::clone(service);
-        self.carriers.correct(&mut service);
+        self.carriers.set_carrier(&mut service);
         service
     }
 

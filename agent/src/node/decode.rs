@@ -1,4 +1,4 @@
-//! Decodes the values of a store into events for the processor. A bad value is never treated as a deletion. Pure.
+//! Decodes the values of a store into events for the processor. A bad value is never treated as a deletion. No I/O.
 
 mod list;
 mod value;

@@ -81,9 +81,9 @@ impl Node {
         let NodeConfig { core: mut config, mirror, derives_slices } = config;
         let node = &config.processor.node_name;
         let own_node = own_node_key(node);
-        let (done, reports) = mpsc::unbounded_channel();
-        let (heard, notices) = mpsc::channel(NOTICES);
-        let (read, verified) = mpsc::channel(specs.len().max(1));
+        let (work_done, reports) = mpsc::unbounded_channel();
+        let (foreign_changes, notices) = mpsc::channel(NOTICES);
+        let (verifications, verified) = mpsc::channel(specs.len().max(1));
         let (mirror_reports, mirror_events) = mpsc::channel(MIRROR_REPORTS);
         let start_mirror = |folder| {
             let reports = mirror_reports.clone();
@@ -98,12 +98,12 @@ impl Node {
             let name = Arc::clone(spec.name());
             metrics.count(&Metric::Renderer(Arc::clone(&name)));
             if config.verification.interval.is_some()
-                && let Some(verifier) = verifier_thread::start(&spec, read.clone())?
+                && let Some(verifier) = verifier_thread::start(&spec, verifications.clone())?
             {
                 config.verified_renderers.push(Arc::clone(&name));
                 verifiers.insert(Arc::clone(&name), verifier);
             }
-            renderers.insert(name, renderer_thread::start(spec, done.clone(), heard.clone())?);
+            renderers.insert(name, renderer_thread::start(spec, work_done.clone(), foreign_changes.clone())?);
         }
         let now = now();
         let core = Core::new(config, now);
@@ -143,7 +143,7 @@ impl Node {
         loop {
             let deadline = self.core.deadline().map(Instant::from_std);
             let next = self.inputs.next(deadline).await.ok_or(StoreFeedEnded)?;
-            // By both clocks before decoding, which counts as work on the input.
+            // Taken before decoding, so that the duration of an event includes it.
             let begin = now();
             let input = match next {
                 Next::Input(input) => Some(input),

@@ -27,7 +27,7 @@ pub struct Now {
     pub random: f64,
 }
 
-/// The id of a request that waits for an [`Output::Answer`], chosen by the sender of the input.
+/// The id of a request that waits for an [`Output::Answer`], chosen by the sender of the input. The core answers each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
@@ -46,7 +46,7 @@ pub enum Input {
     ForeignChange(Arc<str>, Result<ForeignChange, String>),
     /// A verifier has read the dataplane of a renderer back.
     Verified(VerifierReport),
-    /// The core's deadline has passed.
+    /// The core's deadline has passed. Handling it moves or clears every expired deadline; otherwise it would be sent for ever.
     Timer,
     /// The current addresses of this node's interfaces.
     LocalAddresses(BTreeSet<IpAddr>),
@@ -164,7 +164,7 @@ pub type Answer = Result<bool, PodNotAdded>;
 
 /// The most pods that can be attached. Kubernetes runs 110 on a node, and Linux allows no more interfaces on a bridge than
 /// this.
-pub const MOST_PODS: usize = 1024;
+pub const MAX_PODS: usize = 1024;
 
 /// Why a pod is not attached.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -173,7 +173,7 @@ pub enum PodNotAdded {
     #[error("the store has not been read yet; try again")]
     NotReady,
     /// The limit of pods is reached.
-    #[error("{MOST_PODS} pods are attached, and there can be no more; detach those that are gone")]
+    #[error("{MAX_PODS} pods are attached, and there can be no more; detach those that are gone")]
     TooMany,
     /// A renderer could not apply it.
     #[error("renderer {renderer} failed, so the pod is not attached: {error}")]

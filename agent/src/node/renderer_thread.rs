@@ -89,7 +89,7 @@ struct Worker {
 impl Worker {
     fn run(mut self, jobs: &Receiver<Job>, reports: &mpsc::UnboundedSender<Input>) {
         // Reads the kernel's state while the store is listed.
-        let _ = self.guard(|worker| {
+        let _ = self.catch_panic(|worker| {
             worker.renderer().prepare();
             Ok(())
         });
@@ -97,7 +97,7 @@ impl Worker {
             match job {
                 Job::Work(work) => {
                     let start = Instant::now();
-                    let result = self.guard(|worker| worker.perform(&work));
+                    let result = self.catch_panic(|worker| worker.perform(&work));
                     let (renderer, is_watched) = (Arc::clone(&self.spec.name), self.watcher.is_watching());
                     let done = WorkDone { renderer, result, is_watched, duration: start.elapsed() };
                     if reports.send(Input::WorkDone(done)).is_err() {
@@ -107,7 +107,7 @@ impl Worker {
                 // The caller may have given up while the renderer was busy.
                 Job::Describe(reply) if reply.is_closed() => {}
                 Job::Describe(reply) => {
-                    match self.guard(|worker| Ok(worker.renderer().describe())) {
+                    match self.catch_panic(|worker| Ok(worker.renderer().describe())) {
                         // A dropped receiver is ignored.
                         Ok(description) => drop(reply.send(description)),
                         Err(error) => {
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// A panic ends the renderer, not the thread: the next work creates a new one.
-    fn guard<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+    fn catch_panic<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
         // A panic may leave the renderer in an invalid state, so it is dropped.
         match catch_unwind(AssertUnwindSafe(|| call(self))) {
             Ok(result) => result,

@@ -1,7 +1,7 @@
-//! A service that routes are to carry stays with `nftables` until the renderer `route` has reported its routes, and returns to
-//! it when they are removed. So it is carried at any time, though the two renderers are independent. Pure.
+//! The handover of services between `nftables` and routes: `nftables` keeps a service until the renderer `route` has reported its
+//! routes, and gets it back when they are removed. So it is carried at any time, though the two renderers are independent. Pure.
 //!
-//! A return needs no waiting: the renderer `route` keeps the routes of a service that returns for a while.
+//! On the way back nothing is awaited: the renderer `route` keeps the routes of such a service for a while.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ pub(super) const ROUTE: &str = "route";
 
 /// The state of the services that routes are to carry.
 #[derive(Debug, Default)]
-pub(super) struct CarrierReassignment {
+pub(super) struct CarrierHandover {
     /// The services carried by routes.
     carried: BTreeSet<ServiceId>,
     /// The services not yet, or no longer, carried by routes.
@@ -31,7 +31,7 @@ struct Awaited {
     is_unconfirmed: bool,
 }
 
-impl CarrierReassignment {
+impl CarrierHandover {
     /// Starts with all services before any work for renderers; the first snapshot is this event.
     pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
@@ -41,17 +41,17 @@ impl CarrierReassignment {
     }
 
     /// Sets the current carriers of services in the changes of this event.
-    pub(super) fn correct_changes(&mut self, changes: &mut ChangeSet, event: u64) {
+    pub(super) fn set_carriers_of_changes(&mut self, changes: &mut ChangeSet, event: u64) {
         for (id, change) in &mut changes.services {
             if let Some(old) = &mut change.old {
-                self.correct(old);
+                self.set_carrier(old);
             }
             match &mut change.new {
                 Some(new) if new.assignment.addresses == Carrier::Route => {
                     if !self.carried.contains(id) {
                         self.awaited.entry(id.clone()).or_insert(Awaited { event, is_unconfirmed: false });
                     }
-                    self.correct(new);
+                    self.set_carrier(new);
                 }
                 _ => {
                     self.carried.remove(id);
@@ -62,7 +62,7 @@ impl CarrierReassignment {
     }
 
     /// Handles a report of the renderer `route` on all events up to this one. Returns the services whose carrier changes.
-    pub(super) fn reassign(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
+    pub(super) fn hand_over(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
         let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
         let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
@@ -100,7 +100,7 @@ impl CarrierReassignment {
     }
 
     /// Sets the renderer that really carries a service.
-    pub(super) fn correct(&self, service: &mut Arc<ContivService>) {
+    pub(super) fn set_carrier(&self, service: &mut Arc<ContivService>) {
         if let Some(awaited) = self.awaited.get(&service.id)
             && service.assignment.addresses == Carrier::Route
         {
@@ -110,10 +110,10 @@ impl CarrierReassignment {
     }
 
     /// Sets the renderers that really carry all services.
-    pub(super) fn corrected(&self, mut snapshot: Snapshot) -> Snapshot {
+    pub(super) fn with_carriers(&self, mut snapshot: Snapshot) -> Snapshot {
         for id in self.awaited.keys() {
             if let Some(service) = snapshot.services.get_mut(id) {
-                self.correct(service);
+                self.set_carrier(service);
             }
         }
         snapshot
@@ -132,7 +132,7 @@ mod tests {
 
     /// Gives a change to the state, and returns who carries the service before and after it.
     fn take(
-        carriers: &mut CarrierReassignment,
+        carriers: &mut CarrierHandover,
         old: Option<Carrier>,
         new: Option<Carrier>,
         event: u64,
@@ -140,7 +140,7 @@ mod tests {
         let change = ServiceChange { old: old.map(service), new: new.map(service) };
         let id = ServiceId::new("default", "web");
         let mut changes = ChangeSet { services: [(id.clone(), change)].into(), ..ChangeSet::default() };
-        carriers.correct_changes(&mut changes, event);
+        carriers.set_carriers_of_changes(&mut changes, event);
         let carrier = |service: &Option<Arc<ContivService>>| {
             service.as_ref().map(|service| service.assignment.addresses)
         };
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn nftables_keeps_service_until_its_routes_are_reported() {
         use Carrier::{Nftables, NftablesUntilRoute, Route};
-        let mut carriers = CarrierReassignment::default();
+        let mut carriers = CarrierHandover::default();
         let first = take(&mut carriers, Some(Nftables), Some(Route), 7);
         assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
-        assert!(carriers.reassign(6, &[]).is_empty(), "a report on earlier events");
+        assert!(carriers.hand_over(6, &[]).is_empty(), "a report on earlier events");
         let again = take(&mut carriers, Some(Route), Some(Route), 8);
         assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
-        assert_eq!(carriers.reassign(7, &[]).len(), 1);
+        assert_eq!(carriers.hand_over(7, &[]).len(), 1);
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(Route)));
         assert_eq!(take(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
@@ -176,33 +176,33 @@ mod tests {
         use Carrier::{AsBefore, NftablesUntilRoute, Route};
         let id = ServiceId::new("default", "web");
         let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
-        let carrier = |carriers: &CarrierReassignment| {
-            carriers.corrected(snapshot.clone()).services[&id].assignment.addresses
+        let carrier = |carriers: &CarrierHandover| {
+            carriers.with_carriers(snapshot.clone()).services[&id].assignment.addresses
         };
         for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
-            let mut carriers = CarrierReassignment::default();
+            let mut carriers = CarrierHandover::default();
             carriers.begin(snapshot.services.values(), 1);
             assert_eq!(carrier(&carriers), AsBefore);
-            assert_eq!(carriers.reassign(1, rejected).len(), 1, "both are news");
+            assert_eq!(carriers.hand_over(1, rejected).len(), 1, "both are news");
             assert_eq!(carrier(&carriers), expected);
-            assert!(carriers.reassign(2, rejected).is_empty());
+            assert!(carriers.hand_over(2, rejected).is_empty());
         }
     }
 
     #[test]
     fn service_with_refused_routes_is_carried_by_nftables() {
         use Carrier::{NftablesUntilRoute, Route};
-        let mut carriers = CarrierReassignment::default();
+        let mut carriers = CarrierHandover::default();
         take(&mut carriers, None, Some(Route), 1);
-        assert!(carriers.reassign(1, &rejected()).is_empty());
-        assert_eq!(carriers.reassign(2, &[]).len(), 1, "now they are there");
-        assert_eq!(carriers.reassign(3, &rejected()).len(), 1, "now they are not");
+        assert!(carriers.hand_over(1, &rejected()).is_empty());
+        assert_eq!(carriers.hand_over(2, &[]).len(), 1, "now they are there");
+        assert_eq!(carriers.hand_over(3, &rejected()).len(), 1, "now they are not");
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(NftablesUntilRoute)));
         let id = ServiceId::new("default", "web");
         let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
-        assert_eq!(carriers.corrected(snapshot.clone()).services[&id], service(NftablesUntilRoute));
-        assert_eq!(carriers.reassign(4, &[]).len(), 1);
-        assert_eq!(carriers.corrected(snapshot).services[&id], service(Route));
+        assert_eq!(carriers.with_carriers(snapshot.clone()).services[&id], service(NftablesUntilRoute));
+        assert_eq!(carriers.hand_over(4, &[]).len(), 1);
+        assert_eq!(carriers.with_carriers(snapshot).services[&id], service(Route));
     }
 }

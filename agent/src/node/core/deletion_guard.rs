@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::node::message::Now;
 
 /// Fewer deletions are never too many: small clusters lose most of their services at times.
-pub(super) const LEAST_DELETIONS: usize = 10;
+pub(super) const MIN_DELETIONS: usize = 10;
 /// The counted types. When too many of one of them are deleted, all deletions with them are held.
 const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
 
@@ -137,9 +137,7 @@ impl DeletionGuard {
     }
 
     const fn is_mass(&self, gone: usize, known: usize) -> bool {
-        self.config.percent > 0
-            && gone >= LEAST_DELETIONS
-            && gone * 100 > known * self.config.percent as usize
+        self.config.percent > 0 && gone >= MIN_DELETIONS && gone * 100 > known * self.config.percent as usize
     }
 }
 

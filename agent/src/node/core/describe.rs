@@ -7,7 +7,7 @@ use contiv_renderer::Drift;
 use contiv_store::Problem;
 
 /// How many objects, problems or deviations are named.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Describes changes, and how many values besides are bad.
 pub(super) fn changes(events: &[Event], bad: usize) -> String {
@@ -17,7 +17,7 @@ pub(super) fn changes(events: &[Event], bad: usize) -> String {
         _ => None,
     };
     let bad = (bad > 0).then(|| format!("{bad} that cannot be used"));
-    let named = list(events.iter().filter_map(name), events.len().saturating_sub(NAMED));
+    let named = list(events.iter().filter_map(name), events.len().saturating_sub(MAX_NAMED));
     let parts: Vec<String> = named.into_iter().chain(bad).collect();
     if parts.is_empty() { "no relevant object".to_owned() } else { parts.join(", ") }
 }
@@ -34,7 +34,7 @@ pub(super) fn problems(problems: &[Problem]) -> String {
         all => {
             let mut names: Vec<String> = all.iter().map(name).collect();
             names.dedup();
-            let more = names.len().saturating_sub(NAMED);
+            let more = names.len().saturating_sub(MAX_NAMED);
             format!("{} problems with manifests or objects: {}", all.len(), list(names, more).join(", "))
         }
     }
@@ -42,11 +42,11 @@ pub(super) fn problems(problems: &[Problem]) -> String {
 
 /// Describes the first deviations.
 pub(super) fn drift(drift: &BTreeSet<Drift>) -> String {
-    list(drift, drift.len().saturating_sub(NAMED)).join("; ")
+    list(drift, drift.len().saturating_sub(MAX_NAMED)).join("; ")
 }
 
 /// The first names, and how many more there are.
 fn list(names: impl IntoIterator<Item = impl Display>, more: usize) -> Vec<String> {
-    let first = names.into_iter().take(NAMED).map(|name| name.to_string());
+    let first = names.into_iter().take(MAX_NAMED).map(|name| name.to_string());
     first.chain((more > 0).then(|| format!("{more} more"))).collect()
 }

@@ -20,7 +20,7 @@ pub use record::{Outcome, Record};
 pub(super) const FOREIGN_CHANGE: &str = "foreign-change";
 
 /// How many names of changed services a record holds.
-const NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// The times of an event, by each clock that durations count from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -128,7 +128,7 @@ impl History {
             duration_ms: 0.0,
             revision,
             changed: changes.map_or(0, |changes| changes.services.len()),
-            services: services.take(NAMES).cloned().collect(),
+            services: services.take(MAX_NAMES).cloned().collect(),
             renderers: renderers.into_iter().map(|name| (name, Outcome::Pending)).collect(),
         };
         self.bytes += record.size();
@@ -144,8 +144,8 @@ impl History {
         }
     }
 
-    /// Records the outcome of these events in a renderer, where it had work. An update undoes no foreign change, and what is
-    /// applied stays so.
+    /// Records the outcome of these events in a renderer, where it had work. An update repairs no foreign change, and `Applied`
+    /// is final.
     pub(super) fn set_outcome(
         &mut self,
         events: EventRange,
@@ -191,7 +191,7 @@ impl History {
         self.bytes -= self.records.pop_front().map_or(0, |oldest| oldest.size());
     }
 
-    /// The number of the next event.
+    /// The number of the next event: work that is scheduled with it must be recorded before any other event.
     pub(super) const fn next(&self) -> u64 {
         self.newest + 1
     }

@@ -33,7 +33,7 @@ impl PodAdditions {
     }
 
     /// The last one of this interface: a caller that asks for the same again waits for the same.
-    pub(super) fn of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
+    pub(super) fn last_of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
         self.0.iter().rfind(|addition| addition.interface == *interface)
     }
 
@@ -69,7 +69,7 @@ impl PodAdditions {
         })
     }
 
-    /// Removes those with an answer. A failed one leaves what it would be reverted to to the next one of its pod.
+    /// Removes those with an answer. A failed one passes the interface that it would be reverted to on to the next one of its pod.
     fn finish(
         &mut self,
         mut answer: impl FnMut(&mut PodAddition) -> Option<Answer>,

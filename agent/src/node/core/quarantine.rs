@@ -21,7 +21,7 @@ use crate::node::{
 use log_rate_limiter::LogRateLimiter;
 
 /// The most entries in one list: a store can have hundreds of thousands of invalid values, and the core makes the list.
-const LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// The reason of a service that has backends and refuses all connections, as `contiv trace` gives it.
 const OTHER_FAMILY: RejectReason = RejectReason::BackendsOfOtherFamily;
@@ -82,14 +82,14 @@ impl Quarantine {
     }
 
     /// The place of a value or manifest that was read from `source`.
-    fn place(&self, source: &str, object: Option<&String>) -> String {
+    fn shown_source(&self, source: &str, object: Option<&String>) -> String {
         let is_key = self.is_of_api_server && object.is_some();
         if is_key { API_SERVER.to_owned() } else { source.to_owned() }
     }
 
-    /// A problem with its place in the form of [`Quarantine::place`].
-    pub(super) fn placed(&self, problem: &Problem) -> Problem {
-        Problem { source: self.place(&problem.source, problem.object.as_ref()), ..problem.clone() }
+    /// A problem with its place in the form of [`Quarantine::shown_source`].
+    pub(super) fn with_shown_source(&self, problem: &Problem) -> Problem {
+        Problem { source: self.shown_source(&problem.source, problem.object.as_ref()), ..problem.clone() }
     }
 
     /// Whether the store itself reports a problem with the value of this key.
@@ -137,7 +137,7 @@ impl Quarantine {
             } else {
                 "a stored value cannot be used; its last good state stays active"
             };
-            warn!(source = self.place(&key, object.as_ref()), object, reason, "{message}");
+            warn!(source = self.shown_source(&key, object.as_ref()), object, reason, "{message}");
         }
         self.values.insert(key, BadEntry { object, reason, is_used, is_reported_by_store, since });
     }
@@ -147,7 +147,7 @@ impl Quarantine {
         let Some(BadEntry { object, is_reported_by_store, .. }) = self.values.remove(key) else { return };
         if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
-            info!(source = self.place(key, object.as_ref()), object, "left the quarantine");
+            info!(source = self.shown_source(key, object.as_ref()), object, "left the quarantine");
         }
     }
 
@@ -157,14 +157,14 @@ impl Quarantine {
         for problem in problems {
             let since = before.get(&problem).copied();
             if since.is_none() && self.log.allow(now.instant) {
-                let problem = self.placed(&problem);
+                let problem = self.with_shown_source(&problem);
                 warn!(%problem, "a manifest cannot be used; its last good state stays active");
             }
             self.problems.insert(problem, since.unwrap_or(now.time));
         }
         for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
             if self.log.allow(now.instant) {
-                let Problem { source, object, .. } = self.placed(problem);
+                let Problem { source, object, .. } = self.with_shown_source(problem);
                 info!(source, object, "left the quarantine");
             }
         }
@@ -228,13 +228,13 @@ impl Quarantine {
             + self.of_other_family.len()
     }
 
-    /// The entries, [`LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
+    /// The entries, [`MAX_LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
         let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
             let title = object.as_ref().map(ToString::to_string);
             Quarantined {
-                source: self.place(key, title.as_ref()),
+                source: self.shown_source(key, title.as_ref()),
                 object: title,
                 field: None,
                 reason: reason.clone(),
@@ -243,7 +243,7 @@ impl Quarantine {
             }
         });
         let problems = self.problems.iter().map(|(problem, since)| Quarantined {
-            source: self.place(&problem.source, problem.object.as_ref()),
+            source: self.shown_source(&problem.source, problem.object.as_ref()),
             object: problem.object.clone(),
             field: problem.field.clone(),
             reason: problem.reason.clone(),
@@ -263,7 +263,7 @@ impl Quarantine {
             let key = wire::stored_key(&object).map(|key| key.to_path()).unwrap_or_default();
             let title = object.to_string();
             Quarantined {
-                source: self.place(&key, Some(&title)),
+                source: self.shown_source(&key, Some(&title)),
                 object: Some(title),
                 field: None,
                 reason: OTHER_FAMILY.to_string(),
@@ -271,7 +271,7 @@ impl Quarantine {
                 in_force: Some("the rest"),
             }
         });
-        values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(LISTED).collect()
+        values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(MAX_LISTED).collect()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     health::ProxyHealth,
     node::message::{Metric, Now, Output, Work, WorkDone},
 };
-use schedule::{Busy, RendererSchedule};
+use schedule::{CurrentWork, RendererSchedule};
 
 pub(super) use schedule::ExpiredTimer;
 pub use schedule::{LastError, LastReport};
@@ -61,7 +61,7 @@ impl Renderers {
     /// Counts changes of the store, before the work for them is scheduled.
     pub(super) fn note_seen(&mut self, changes: ObjectChanges) {
         for renderer in self.all.iter_mut().filter(|renderer| !renderer.has_work()) {
-            renderer.covered = self.seen;
+            renderer.applied_changes = self.seen;
         }
         self.seen = self.seen.and(changes);
     }
@@ -69,7 +69,10 @@ impl Renderers {
     /// The counted changes, and those of them that a renderer has not applied.
     pub(super) fn seen_and_pending(&self, name: &str) -> (ObjectChanges, ObjectChanges) {
         let waiting = self.find(name).filter(|renderer| renderer.has_work());
-        (self.seen, waiting.map_or_else(ObjectChanges::default, |renderer| self.seen.since(renderer.covered)))
+        (
+            self.seen,
+            waiting.map_or_else(ObjectChanges::default, |renderer| self.seen.since(renderer.applied_changes)),
+        )
     }
 
     /// Adds these changes to the pending work of all.
@@ -80,9 +83,9 @@ impl Renderers {
     }
 
     /// Records that the changes up to this revision of the store concern no renderer.
-    pub(super) fn skip_to(&mut self, revision: i64) {
+    pub(super) fn advance_revision(&mut self, revision: i64) {
         for renderer in &mut self.all {
-            renderer.skip_to(revision);
+            renderer.advance_revision(revision);
         }
     }
 
@@ -131,13 +134,13 @@ impl Renderers {
         let WorkDone { renderer: name, result, is_watched, duration } = done;
         let renderer = self.find_mut(&name)?;
         renderer.is_watched = is_watched;
-        let Busy { work, events, revision, repaired, covers, .. } = renderer.busy.take()?;
+        let CurrentWork { work, events, revision, repaired, changes_after, .. } = renderer.busy.take()?;
         let is_update = matches!(work, Work::Update(_));
         let (duration_ms, extent) = (milliseconds(duration), work.extent());
         let outcome = match result {
             Ok(report) => {
                 out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration, extent)));
-                renderer.covered = covers;
+                renderer.applied_changes = changes_after;
                 let since_trigger = events.at.triggered.map(|triggered| time_between(triggered, now.time));
                 let since_receipt = now.instant.saturating_duration_since(events.at.received);
                 let programmed = |since_receipt| Metric::Programmed {
@@ -201,7 +204,7 @@ impl Renderers {
     }
 
     /// After how many calls a renderer has applied everything and is idle; none if it has not.
-    pub(super) fn settled_after(&self, name: &str) -> Option<u64> {
+    pub(super) fn calls_if_settled(&self, name: &str) -> Option<u64> {
         self.find(name).filter(|renderer| renderer.is_settled()).map(|renderer| renderer.calls)
     }
 

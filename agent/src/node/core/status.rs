@@ -21,9 +21,9 @@ pub struct Status {
     pub store: String,
     /// Whether every renderer has applied its first snapshot.
     pub ready: bool,
-    /// Whether the store has been read completely at least once.
+    /// Whether there is a state to render: a complete list of the store, or its saved state.
     pub synced: bool,
-    /// The newest revision that has been applied.
+    /// The newest revision that has been handled.
     pub revision: i64,
     /// Set while too many deletions at once are held; the objects stay active.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use contiv_store::MirrorSummary;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::deletion_guard::LEAST_DELETIONS;
+use super::deletion_guard::MIN_DELETIONS;
 use crate::node::decode::{DecodedList, StoreEvent};
 
 /// The time limit of the first list. After that the saved state goes to the renderers, if there is one: a slow or unreachable
@@ -54,7 +54,7 @@ pub(super) struct StoreState {
     pub(super) mirror: Option<MirrorStatus>,
     /// The size of the saved state at the start; none until it is known.
     pub(super) saved: Option<MirrorSummary>,
-    /// Until when the first list is awaited; or, when that waits itself, the saved state.
+    /// The time limit of the first list; or, once that is there and waits, of the saved state.
     pub(super) deadline: Option<Instant>,
     /// The first list while it waits for the saved state, and the events after it, with the times of their receipt.
     pub(super) waiting: Vec<(StoreEvent, Instant)>,
@@ -79,7 +79,7 @@ impl StoreState {
     pub(super) fn needs_saved(&self, list: &DecodedList, own_node: &str) -> bool {
         let has_bad = || list.bad.iter().any(|bad| !bad.is_used);
         let has_more = |saved: &MirrorSummary| {
-            saved.entries >= list.entries.len() + LEAST_DELETIONS || saved.has_key && !list.has(own_node)
+            saved.entries >= list.entries.len() + MIN_DELETIONS || saved.has_key && !list.has(own_node)
         };
         !self.is_synced
             && self.mirror.is_some()
@@ -110,7 +110,7 @@ mod tests {
             (SMALL_LIST, false, false, false),
             (SMALL_LIST, true, true, false),
             (SMALL_LIST, true, false, true),
-            (SMALL_LIST + LEAST_DELETIONS, false, false, true),
+            (SMALL_LIST + MIN_DELETIONS, false, false, true),
         ] {
             state.saved = Some(MirrorSummary { entries, has_key });
             let needs = state.needs_saved(&list(SMALL_LIST, has_own_node), OWN_NODE);

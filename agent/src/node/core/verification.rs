@@ -16,7 +16,7 @@ use crate::node::message::{Now, VerifierReport};
 /// The pause between two readings of one verification.
 const PAUSE: Duration = Duration::from_millis(300);
 /// How many deviations are shown.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// When dataplanes are verified, and whether they are repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct VerificationConfig {
     /// The interval of verifications; none disables them.
     pub interval: Option<Duration>,
     /// Whether a renderer whose dataplane has drifted is resynced.
-    pub heal: bool,
+    pub resync_on_drift: bool,
 }
 
 /// The last verification of a renderer's dataplane.
@@ -96,19 +96,19 @@ impl Verifications {
         self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
     }
 
-    /// The renderers to be read now. `settled_after` returns after how many calls one has applied everything. Others wait: changes
+    /// The renderers to be read now. `calls_if_settled` returns after how many calls one has applied everything. Others wait: changes
     /// that are not applied yet would look like deviations.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
-        settled_after: impl Fn(&str) -> Option<u64>,
+        calls_if_settled: impl Fn(&str) -> Option<u64>,
     ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
             state.next = now + PAUSE;
-            let settled_after = settled_after(&state.renderer);
-            state.is_busy = settled_after.is_some();
-            if let Some(calls) = settled_after {
+            let calls_if_settled = calls_if_settled(&state.renderer);
+            state.is_busy = calls_if_settled.is_some();
+            if let Some(calls) = calls_if_settled {
                 state.read_after = calls;
                 due.push(Arc::clone(&state.renderer));
             }
@@ -116,12 +116,12 @@ impl Verifications {
         due
     }
 
-    /// Handles the result of a reading, which is discarded unless the renderer has applied everything (`settled_after`). Services
+    /// Handles the result of a reading, which is discarded unless the renderer has applied everything (`calls_if_settled`). Services
     /// that it has rejected are not expected in the kernel. None if another reading is needed, an error if the kernel could not be read.
     pub(super) fn on_report(
         &mut self,
         report: VerifierReport,
-        settled_after: Option<u64>,
+        calls_if_settled: Option<u64>,
         rejected: &[Rejected],
         now: Now,
     ) -> Option<Result<Verified, String>> {
@@ -129,7 +129,7 @@ impl Verifications {
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + PAUSE;
-        let amid_changes = settled_after? != state.read_after;
+        let amid_changes = calls_if_settled? != state.read_after;
         let view = &mut state.view;
         let found = match report.result {
             Err(error) => Err(error),
@@ -143,7 +143,7 @@ impl Verifications {
         view.error = found.as_ref().err().cloned();
         if let Ok(drift) = &found {
             view.drift = drift.len();
-            view.examples = drift.iter().take(SHOWN).cloned().collect();
+            view.examples = drift.iter().take(MAX_SHOWN).cloned().collect();
         }
         view.verifications += 1;
         view.at = Some(now.time);

@@ -2,7 +2,7 @@ use contiv_model::{ObjectKey, ServiceId};
 use contiv_proto::{Key, Kind};
 use contiv_store::Entry;
 
-use super::{value::LARGEST_VALUE, *};
+use super::{value::MAX_VALUE_SIZE, *};
 
 fn entry(name: &str, value: &str) -> Entry {
     let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
@@ -128,7 +128,7 @@ fn value_with_an_unknown_word_is_used_and_reported() {
 
 #[test]
 fn value_too_large_is_refused_by_name() {
-    let huge = " ".repeat(LARGEST_VALUE) + "{}";
+    let huge = " ".repeat(MAX_VALUE_SIZE) + "{}";
     let entries = vec![entry("web", &huge), entry("web2", "{}")];
     let DecodedList { resync, bad, .. } = decoded_list(entries);
     assert_eq!(resync.undecodable.into_iter().collect::<Vec<_>>(), [web()]);

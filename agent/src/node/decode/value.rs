@@ -8,7 +8,7 @@ use contiv_proto::Key;
 use contiv_store::Entry;
 
 /// Larger than any object of Kubernetes, whose requests are limited to 3 MiB, and of etcd, 1.5 MiB by default.
-pub(super) const LARGEST_VALUE: usize = 4 << 20;
+pub(super) const MAX_VALUE_SIZE: usize = 4 << 20;
 
 /// A value that cannot be used. It is never treated as a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub struct BadValue {
     pub reason: String,
     /// Whether the value is used except for the bad part.
     pub is_used: bool,
-    /// The value is empty: the store of an API server passes on so what it cannot use, and reports the problem beside it.
+    /// The value is empty: the store of an API server delivers an object that it cannot use as an empty value, and reports the
+    /// problem separately.
     pub is_empty: bool,
 }
 
@@ -46,9 +47,9 @@ pub(super) fn decode(entry: &Entry) -> DecodedValue {
         Ok(None) => return DecodedValue::Ignored,
         Err(error) => return bad(None, error.problem),
     };
-    if entry.value.len() > LARGEST_VALUE {
+    if entry.value.len() > MAX_VALUE_SIZE {
         let size = entry.value.len();
-        let reason = format!("the value has {size} bytes; at most {LARGEST_VALUE} are read");
+        let reason = format!("the value has {size} bytes; at most {MAX_VALUE_SIZE} are read");
         return bad(wire::object_key(&key), reason);
     }
     match wire::decode_all(&key, &entry.value, entry.create_revision) {

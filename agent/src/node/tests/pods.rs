@@ -6,7 +6,7 @@ use contiv_model::{InterfaceName, PodId};
 use tokio::sync::oneshot;
 
 use crate::{
-    node::{Answer, Core, Input, PodNotAdded, Record, Request, message::MOST_PODS},
+    node::{Answer, Core, Input, PodNotAdded, Record, Request, message::MAX_PODS},
     test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
 };
 
@@ -143,11 +143,11 @@ async fn addition_before_first_list_cannot_wait_but_is_kept() {
 async fn number_of_pods_is_limited() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
-    for number in 0..MOST_PODS {
+    for number in 0..MAX_PODS {
         add_without_waiting(&harness, PodId::new("default", format!("pod{number}"))).await;
     }
     assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooMany));
-    assert_eq!(attached(&harness).await.len(), MOST_PODS);
+    assert_eq!(attached(&harness).await.len(), MAX_PODS);
 }
 
 #[tokio::test]

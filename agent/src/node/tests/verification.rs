@@ -18,8 +18,8 @@ fn drift(element: &str) -> BTreeSet<Drift> {
     [Drift { service, place, element, deviation: Deviation::Missing }].into()
 }
 
-fn verifying(heal: bool) -> VerificationConfig {
-    VerificationConfig { interval: Some(Duration::from_millis(1)), heal }
+fn verifying(resync_on_drift: bool) -> VerificationConfig {
+    VerificationConfig { interval: Some(Duration::from_millis(1)), resync_on_drift }
 }
 
 #[tokio::test]

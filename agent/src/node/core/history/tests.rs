@@ -82,9 +82,10 @@ fn oldest_events_go_when_too_large_newest_stays() {
     assert_eq!(numbers(&history), [23]);
     let report = Report { notes: vec!["x".repeat(9_000)], ..Report::default() };
     let outcome = Outcome::Applied { with: 24, at: at(110), report, duration_ms: 1.0, sent_after_ms: None };
-    history.push(of_size(2_000));
-    history.set_outcome(range(24, 24), "a", &outcome, true);
-    assert_eq!(numbers(&history), [24], "with its notes");
+    history.push(of_size(10));
+    history.push(of_size(10));
+    history.set_outcome(range(24, 25), "a", &outcome, true);
+    assert_eq!(numbers(&history), [25], "notes of reports count");
     let left: usize = history.records.iter().map(Record::size).sum();
     assert_eq!(history.bytes, left, "the size is right");
 }

@@ -71,7 +71,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
 #[test]
 fn very_many_values_are_listed_in_parts() {
     let mut quarantine = Quarantine::default();
-    let all = 2 * LISTED + 5;
+    let all = 2 * MAX_LISTED + 5;
     let statuses = (0..all).map(|number| ValueStatus::Bad(bad(&format!("{number:06}"), "bad")));
     quarantine.update_values(statuses.collect(), at(1));
     let mut seen = Vec::new();
@@ -80,7 +80,7 @@ fn very_many_values_are_listed_in_parts() {
         if part.is_empty() {
             break;
         }
-        assert!(part.len() <= LISTED);
+        assert!(part.len() <= MAX_LISTED);
         seen.extend(part.into_iter().map(|entry| entry.source));
     }
     assert_eq!(seen, (0..all).map(|number| format!("{number:06}")).collect::<Vec<_>>());

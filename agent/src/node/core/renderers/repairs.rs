@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::node::core::history::EventRange;
 
 /// How many consecutive repairs are immediate.
-const AT_ONCE: u32 = 10;
+const IMMEDIATE_REPAIRS: u32 = 10;
 /// The first pause between later repairs, doubled after each.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest pause, for foreign changes that never stop.
@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Enough to double from the shortest pause to the longest.
 const DOUBLINGS: u32 = 6;
 /// For each such time without a foreign change, one repair is subtracted from the count.
-const CALM: Duration = Duration::from_secs(5);
+const DECAY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The foreign changes of one dataplane, and when they are undone.
 #[derive(Debug, Default)]
@@ -66,20 +66,20 @@ impl RepairSchedule {
     /// Marks the scheduled repair as being done.
     pub(super) fn repaired(&mut self, now: Instant) -> Option<DueRepair> {
         let due = self.due.take()?;
-        self.in_a_row = (self.in_a_row + 1).min(AT_ONCE + DOUBLINGS);
+        self.in_a_row = (self.in_a_row + 1).min(IMMEDIATE_REPAIRS + DOUBLINGS);
         self.last_repair = Some(now);
         Some(due)
     }
 
     /// Whether repairs wait because foreign changes are repeated.
     pub(super) fn is_damped(&self, now: Instant) -> bool {
-        self.in_a_row(now) >= AT_ONCE
+        self.in_a_row(now) >= IMMEDIATE_REPAIRS
     }
 
     /// The number of consecutive repairs as of now.
     fn in_a_row(&self, now: Instant) -> u32 {
         let calm = self.last_change.map_or(Duration::ZERO, |last| now.duration_since(last));
-        let forgotten = calm.as_secs() / CALM.as_secs();
+        let forgotten = calm.as_secs() / DECAY_INTERVAL.as_secs();
         self.in_a_row.saturating_sub(forgotten.try_into().unwrap_or(u32::MAX))
     }
 
@@ -90,7 +90,7 @@ impl RepairSchedule {
 
     /// The pause between the last repair and the next.
     fn pause(&self) -> Duration {
-        match self.in_a_row.checked_sub(AT_ONCE) {
+        match self.in_a_row.checked_sub(IMMEDIATE_REPAIRS) {
             None => Duration::ZERO,
             Some(doublings) => SHORTEST.saturating_mul(1 << doublings).min(LONGEST),
         }

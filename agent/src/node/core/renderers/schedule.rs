@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct RendererSchedule {
     pub(super) name: Arc<str>,
-    pub(super) busy: Option<Busy>,
+    pub(super) busy: Option<CurrentWork>,
     pub(super) pending: Pending,
     pub(super) backoff: Backoff,
     pub(super) repairs: RepairSchedule,
@@ -40,20 +40,20 @@ pub(super) struct RendererSchedule {
     /// How many calls have succeeded.
     pub(super) calls: u64,
     /// The changes of the store in its dataplane.
-    pub(super) covered: ObjectChanges,
+    pub(super) applied_changes: ObjectChanges,
     pub(super) last_report: Option<LastReport>,
     pub(super) last_error: Option<LastError>,
 }
 
 /// The current work of a renderer.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub(super) struct CurrentWork {
     pub(super) work: Work,
     pub(super) events: EventRange,
     /// The store's revision in its dataplane afterwards.
     pub(super) revision: i64,
     /// The changes of the store in its dataplane afterwards.
-    pub(super) covers: ObjectChanges,
+    pub(super) changes_after: ObjectChanges,
     /// How many foreign changes it undoes.
     pub(super) repaired: u64,
     pub(super) since: Now,
@@ -130,7 +130,7 @@ impl RendererSchedule {
             is_ready: false,
             applied_revision: 0,
             calls: 0,
-            covered: ObjectChanges::default(),
+            applied_changes: ObjectChanges::default(),
             last_report: None,
             last_error: None,
         }
@@ -149,11 +149,11 @@ impl RendererSchedule {
     }
 
     /// Records that the changes up to this revision of the store need no work.
-    pub(super) const fn skip_to(&mut self, revision: i64) {
+    pub(super) const fn advance_revision(&mut self, revision: i64) {
         match (&self.pending, &mut self.busy) {
             (Pending::Nothing, Some(busy)) => busy.revision = revision,
             (Pending::Nothing, None) if self.is_ready => self.applied_revision = revision,
-            // The next work has it.
+            // The pending or current work sets it when it is done.
             _ => {}
         }
     }
@@ -201,16 +201,24 @@ impl RendererSchedule {
                 }
             }
         };
-        let (revision, covers) = match work {
-            Work::Heal(_) => (self.applied_revision, self.covered),
+        let (revision, changes_after) = match work {
+            Work::Heal(_) => (self.applied_revision, self.applied_changes),
             _ => (revision, seen),
         };
         let (since, is_slow) = (now, false);
-        self.busy = Some(Busy { work: work.clone(), events, revision, covers, repaired, since, is_slow });
+        self.busy = Some(CurrentWork {
+            work: work.clone(),
+            events,
+            revision,
+            changes_after,
+            repaired,
+            since,
+            is_slow,
+        });
         Some(work)
     }
 
-    /// How long the oldest change has been waiting that is not applied.
+    /// When the oldest change was handled that is not applied.
     pub(super) fn unapplied_since(&self) -> Option<Instant> {
         let under_way = self.busy.as_ref().map(|busy| busy.events);
         let repair = self.repairs.due().map(|due| due.events);
@@ -226,7 +234,7 @@ impl RendererSchedule {
         }
     }
 
-    /// The expired timer, if it needs more than that pending work is given out.
+    /// The expired timer, if it needs more than dispatching pending work.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<ExpiredTimer> {
         if self.deadline()? > now {
             return None;
