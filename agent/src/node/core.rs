@@ -40,7 +40,7 @@ use super::{
     },
 };
 use crate::health::{HealthUpdate, ProxyHealth};
-use carriers::CarrierHandover;
+use carriers::CarrierReassignment;
 use deletion_guard::{DeletionDecision, DeletionGuard};
 use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
@@ -97,7 +97,7 @@ pub struct Core {
     quarantine: Quarantine,
     guard: DeletionGuard,
     own_node: OwnNode,
-    carriers: CarrierHandover,
+    carriers: CarrierReassignment,
     history: History,
     renderers: Renderers,
     verifications: Verifications,
@@ -131,7 +131,7 @@ impl Core {
             processor,
             guard: DeletionGuard::new(config.guard),
             own_node: OwnNode::new(node),
-            carriers: CarrierHandover::default(),
+            carriers: CarrierReassignment::default(),
             history: History::new(config.history),
             renderers: Renderers::new(config.renderers),
             verifications: Verifications::new(config.verified_renderers, interval, now.instant),
@@ -486,7 +486,7 @@ impl Core {
     fn on_work_done(&mut self, done: WorkDone) {
         let was_ready = self.is_ready();
         if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
-            self.hand_over_carriers(&report);
+            self.reassign_carriers(&report);
             let RendererReport { renderer, events, outcome, is_update } = &report;
             if let Outcome::Applied { report, .. } = outcome {
                 self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
@@ -504,12 +504,12 @@ impl Core {
     }
 
     /// Updates renderers when the carrier of a service changes because of a report of the renderer `route`.
-    fn hand_over_carriers(&mut self, report: &RendererReport) {
+    fn reassign_carriers(&mut self, report: &RendererReport) {
         let Outcome::Applied { report: applied, .. } = &report.outcome else { return };
         if &*report.renderer != carriers::ROUTE {
             return;
         }
-        let moved = self.carriers.hand_over(report.events.last, &applied.rejected);
+        let moved = self.carriers.reassign(report.events.last, &applied.rejected);
         let services = moved.iter().filter_map(|id| self.processor.service(id));
         let services = services.map(|service| (service.id.clone(), self.carriers.change(service))).collect();
         let changes = ChangeSet { services, ..ChangeSet::default() };

@@ -1,4 +1,4 @@
-//! The handover of services between `nftables` and routes: `nftables` keeps a service until the renderer `route` has reported its
+//! The reassignment of services between `nftables` and routes: `nftables` keeps a service until the renderer `route` has reported its
 //! routes, and gets it back when they are removed. So it is carried at any time, though the two renderers are independent. Pure.
 //!
 //! On the way back nothing is awaited: the renderer `route` keeps the routes of such a service for a while.
@@ -16,7 +16,7 @@ pub(super) const ROUTE: &str = "route";
 
 /// The state of the services that routes are to carry.
 #[derive(Debug, Default)]
-pub(super) struct CarrierHandover {
+pub(super) struct CarrierReassignment {
     /// The services carried by routes.
     carried: BTreeSet<ServiceId>,
     /// The services not yet, or no longer, carried by routes.
@@ -31,7 +31,7 @@ struct Awaited {
     is_unconfirmed: bool,
 }
 
-impl CarrierHandover {
+impl CarrierReassignment {
     /// Starts with all services before any work for renderers; the first snapshot is this event.
     pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
@@ -62,7 +62,7 @@ impl CarrierHandover {
     }
 
     /// Handles a report of the renderer `route` on all events up to this one. Returns the services whose carrier changes.
-    pub(super) fn hand_over(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
+    pub(super) fn reassign(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
         let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
         let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
@@ -132,7 +132,7 @@ mod tests {
 
     /// Gives a change to the state, and returns who carries the service before and after it.
     fn take(
-        carriers: &mut CarrierHandover,
+        carriers: &mut CarrierReassignment,
         old: Option<Carrier>,
         new: Option<Carrier>,
         event: u64,
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn nftables_keeps_service_until_its_routes_are_reported() {
         use Carrier::{Nftables, NftablesUntilRoute, Route};
-        let mut carriers = CarrierHandover::default();
+        let mut carriers = CarrierReassignment::default();
         let first = take(&mut carriers, Some(Nftables), Some(Route), 7);
         assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
-        assert!(carriers.hand_over(6, &[]).is_empty(), "a report on earlier events");
+        assert!(carriers.reassign(6, &[]).is_empty(), "a report on earlier events");
         let again = take(&mut carriers, Some(Route), Some(Route), 8);
         assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
-        assert_eq!(carriers.hand_over(7, &[]).len(), 1);
+        assert_eq!(carriers.reassign(7, &[]).len(), 1);
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(Route)));
         assert_eq!(take(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
@@ -176,33 +176,33 @@ mod tests {
         use Carrier::{AsBefore, NftablesUntilRoute, Route};
         let id = ServiceId::new("default", "web");
         let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
-        let carrier = |carriers: &CarrierHandover| {
+        let carrier = |carriers: &CarrierReassignment| {
             carriers.with_carriers(snapshot.clone()).services[&id].assignment.addresses
         };
         for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
-            let mut carriers = CarrierHandover::default();
+            let mut carriers = CarrierReassignment::default();
             carriers.begin(snapshot.services.values(), 1);
             assert_eq!(carrier(&carriers), AsBefore);
-            assert_eq!(carriers.hand_over(1, rejected).len(), 1, "both are news");
+            assert_eq!(carriers.reassign(1, rejected).len(), 1, "both are news");
             assert_eq!(carrier(&carriers), expected);
-            assert!(carriers.hand_over(2, rejected).is_empty());
+            assert!(carriers.reassign(2, rejected).is_empty());
         }
     }
 
     #[test]
     fn service_with_refused_routes_is_carried_by_nftables() {
         use Carrier::{NftablesUntilRoute, Route};
-        let mut carriers = CarrierHandover::default();
+        let mut carriers = CarrierReassignment::default();
         take(&mut carriers, None, Some(Route), 1);
-        assert!(carriers.hand_over(1, &rejected()).is_empty());
-        assert_eq!(carriers.hand_over(2, &[]).len(), 1, "now they are there");
-        assert_eq!(carriers.hand_over(3, &rejected()).len(), 1, "now they are not");
+        assert!(carriers.reassign(1, &rejected()).is_empty());
+        assert_eq!(carriers.reassign(2, &[]).len(), 1, "now they are there");
+        assert_eq!(carriers.reassign(3, &rejected()).len(), 1, "now they are not");
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(NftablesUntilRoute)));
         let id = ServiceId::new("default", "web");
         let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
         assert_eq!(carriers.with_carriers(snapshot.clone()).services[&id], service(NftablesUntilRoute));
-        assert_eq!(carriers.hand_over(4, &[]).len(), 1);
+        assert_eq!(carriers.reassign(4, &[]).len(), 1);
         assert_eq!(carriers.with_carriers(snapshot).services[&id], service(Route));
     }
 }
