@@ -14,11 +14,13 @@
 
 mod address;
 mod client;
+mod cluster;
 mod entries;
 mod failure;
 mod follow;
 mod history;
 mod items;
+mod kubeconfig;
 mod list;
 mod list_body;
 mod object;
@@ -43,6 +45,7 @@ use tokio::sync::Mutex;
 use crate::{Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use address::KubeAddress;
 use client::Client;
+pub use cluster::{ClusterError, KubeCluster, Node, Pod, PortForward};
 use entries::Entries;
 use failure::Failure;
 use follow::{FollowStream, ResourceStream};

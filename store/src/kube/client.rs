@@ -3,7 +3,7 @@
 use std::{env, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -13,7 +13,6 @@ use hyper_util::{
 use kube::{
     Config,
     client::{Body, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use tokio::time::timeout;
 use tower::ServiceBuilder;
@@ -21,6 +20,7 @@ use tower::ServiceBuilder;
 use super::{
     KubeAddress,
     failure::{self, ANSWER_TIMEOUT, Failure, chain, late, unavailable},
+    kubeconfig,
     list_body::ListBody,
     protobuf,
     resource::Resource,
@@ -38,8 +38,16 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The limit of an answer that is an error, or one object.
 const LARGEST_ANSWER: usize = 1 << 20;
-/// Set within a pod.
-const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+/// The limit of a page of a list that is read as a whole.
+const LARGEST_PAGE: usize = 64 << 20;
+
+/// Whether a connection can be upgraded to a WebSocket, which the API server does in HTTP/1.1 only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Upgrades {
+    Possible,
+    /// HTTP/2 where the server has it: all requests share a connection.
+    None,
+}
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -64,16 +72,39 @@ impl Client {
                 "{reason}; name a kubeconfig that can be used, as in kube:/etc/contiv/kubeconfig"
             ),
         };
-        let config = config(address).await.map_err(refused)?;
+        Self::connect(address, Upgrades::None).await.map_err(refused)
+    }
+
+    /// The same, with the bare reason if a file cannot be used.
+    pub(super) async fn connect(address: &KubeAddress, upgrades: Upgrades) -> Result<Self, String> {
+        let mut config = kubeconfig::config(address).await?;
         if config.proxy_url.is_some() {
-            return Err(refused("its proxy-url is not supported".to_owned()));
+            return Err("its proxy-url (or $HTTPS_PROXY) is not supported".to_owned());
         }
+        config.headers.push((header::USER_AGENT, user_agent()));
         let endpoint = config.cluster_url.to_string().into();
-        let client = stack(&config).map_err(|error| {
+        let client = stack(&config, upgrades).map_err(|error| {
             let words = chain(&error);
-            refused(version_problem(&words).map_or(words, str::to_owned))
+            version_problem(&words).map_or(words, str::to_owned)
         })?;
         Ok(Self { client, endpoint })
+    }
+
+    /// The client of the crate `kube`.
+    pub(super) fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Requests one page of a list as a whole, in this form.
+    pub(super) async fn get(
+        &self,
+        resource: &str,
+        path_and_query: &str,
+        form: &'static str,
+    ) -> Result<Bytes, Failure> {
+        let request = Request::get(path_and_query).header(header::ACCEPT, form);
+        let answer = self.send(resource, request, "identity", Body::empty()).await?;
+        self.read(answer, LARGEST_PAGE).await
     }
 
     /// Requests a watch, and returns the answer as soon as it begins. It is not compressed: each event would be by itself.
@@ -98,7 +129,11 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
         let answer = self.send(resource, request, "identity", object.into_bytes().into()).await?;
-        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
+        self.read(answer, LARGEST_ANSWER).await
+    }
+
+    async fn read(&self, answer: Response<Body>, limit: usize) -> Result<Bytes, Failure> {
+        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), limit).collect()).await;
         let body = body.map_err(|_| late(&self.endpoint))?;
         Ok(body.map_err(|error| unavailable(&self.endpoint, error.to_string()))?.to_bytes())
     }
@@ -123,7 +158,6 @@ impl Client {
     ) -> Result<Response<Body>, Failure> {
         let request = request
             .header(header::ACCEPT_ENCODING, encoding)
-            .header(header::USER_AGENT, user_agent())
             .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
@@ -142,36 +176,24 @@ impl Client {
 }
 
 /// Program, version and system, as kubectl and kube-proxy name themselves.
-fn user_agent() -> String {
+fn user_agent() -> HeaderValue {
     let architecture = match env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    format!("contiv/{} ({}/{architecture})", env!("CARGO_PKG_VERSION"), env::consts::OS)
-}
-
-async fn config(address: &KubeAddress) -> Result<Config, String> {
-    let options = KubeConfigOptions { context: address.context.clone(), ..KubeConfigOptions::default() };
-    if let Some(path) = &address.kubeconfig {
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| chain(&error))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        return config.map_err(|error| format!("{}: {}", path.display(), chain(&error)));
-    }
-    if options.context.is_none() && env::var_os(IN_CLUSTER).is_some_and(|it| !it.is_empty()) {
-        return Config::incluster().map_err(|error| chain(&error));
-    }
-    Config::from_kubeconfig(&options).await.map_err(|error| chain(&error))
+    let text = format!("contiv/{} ({}/{architecture})", env!("CARGO_PKG_VERSION"), env::consts::OS);
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("contiv"))
 }
 
 /// The middleware of `kube`'s own client, but with HTTP/2, where all requests share a connection, and with connections that
 /// notice when the other side is gone.
-fn stack(config: &Config) -> Result<kube::Client, kube::Error> {
+fn stack(config: &Config, upgrades: Upgrades) -> Result<kube::Client, kube::Error> {
     let connections: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build(connector(config)?);
+        .build(connector(config, upgrades)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -181,7 +203,7 @@ fn stack(config: &Config) -> Result<kube::Client, kube::Error> {
     Ok(kube::Client::new(service, config.default_namespace.clone()))
 }
 
-fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -195,7 +217,10 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, kube::Err
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(builder.enable_all_versions().wrap_connector(connector))
+    Ok(match upgrades {
+        Upgrades::Possible => builder.enable_http1().wrap_connector(connector),
+        Upgrades::None => builder.enable_all_versions().wrap_connector(connector),
+    })
 }
 
 #[cfg(test)]
@@ -203,6 +228,7 @@ mod tests {
     #[test]
     fn user_agent_names_program_version_and_system() {
         let agent = super::user_agent();
+        let agent = agent.to_str().unwrap_or_default();
         assert!(agent.starts_with("contiv/") && agent.contains(" (linux/"), "{agent}");
         assert!(!agent.contains("x86_64") && !agent.contains("aarch64"), "{agent}");
     }

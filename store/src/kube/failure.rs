@@ -35,6 +35,8 @@ pub(super) enum Failure {
 pub(super) struct Denial {
     /// The server does not have the type.
     pub(super) is_missing: bool,
+    /// The words of the server.
+    pub(super) message: String,
     /// The error, if that is one.
     pub(super) error: StoreError,
 }
@@ -103,7 +105,7 @@ pub(super) fn of(endpoint: &str, resource: &str, status: &Status, pause: Option<
     let action = format!("read {resource}");
     let error = StoreError::Refused { action, reason: format!("{message}; {hint}") };
     match status.code {
-        403 | 404 => Failure::Denied(Denial { is_missing: status.code == 404, error }),
+        403 | 404 => Failure::Denied(Denial { is_missing: status.code == 404, message, error }),
         _ => Failure::Store(error),
     }
 }

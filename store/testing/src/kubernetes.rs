@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory, over real HTTP: lists in chunks, watches, bookmarks, and faults.
+//! A Kubernetes API server in memory, over real HTTP: lists in chunks, watches, bookmarks, port-forwards, and faults.
 //!
 //! Like the real one it has one version for all types, the items of a list have no `kind`, an empty list of endpoints is
 //! `null`, the pages of a list have one version, a watch from an expired version gets an event `ERROR` with code 410, and an
@@ -6,6 +6,7 @@
 
 mod answer;
 mod cluster;
+mod forward;
 mod list;
 mod protobuf;
 mod query;
@@ -246,8 +247,8 @@ current-context: here
         self.shared.is_cut.send_replace(false);
     }
 
-    /// Answers all requests of a type with this code; `resource` is its plural. External workloads are answered with 404 until
-    /// the first one is put: their custom resource definition is not there.
+    /// Answers all requests of a type with this code; `resource` is its plural, or `pods/portforward`. External workloads are
+    /// answered with 404 until the first one is put: their custom resource definition is not there.
     pub fn deny(&self, resource: &str, code: Option<u16>) {
         let denied = &mut self.shared.faults.lock().denied;
         match code {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod cluster;
 mod feed;
 mod list;
 mod optional;

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::{
-    list,
+    forward, list,
     query::Query,
     resource::Resource,
     response::{Body, Encoding, not_found, status, status_in_protobuf},
@@ -17,7 +17,10 @@ use super::{
 };
 
 /// Answers one request.
-pub(super) async fn answer<B: hyper::body::Body>(shared: Arc<Shared>, request: Request<B>) -> Response<Body> {
+pub(super) async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<Body>
+where
+    B: hyper::body::Body + Send + 'static,
+{
     let exchange = Arc::new(Exchange::of(&request));
     let encoding = Encoding::of(request.headers());
     let mut response = answer_to(Arc::clone(&shared), request, Arc::clone(&exchange)).await;
@@ -33,11 +36,10 @@ pub(super) async fn answer<B: hyper::body::Body>(shared: Arc<Shared>, request: R
     response
 }
 
-async fn answer_to<B: hyper::body::Body>(
-    shared: Arc<Shared>,
-    request: Request<B>,
-    exchange: Arc<Exchange>,
-) -> Response<Body> {
+async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Exchange>) -> Response<Body>
+where
+    B: hyper::body::Body + Send + 'static,
+{
     let uri = request.uri();
     let (failure, list_failure, delay, token) = {
         let mut faults = shared.faults.lock();
@@ -64,6 +66,13 @@ async fn answer_to<B: hyper::body::Body>(
             (Some(code), _) => status(code, reason(code), "test error"),
             (None, Ok(body)) => review::answer(&path, &body.to_bytes(), &users),
             (None, Err(_)) => status(400, "BadRequest", "the body did not arrive"),
+        };
+    }
+    if let Some(pod) = forward::pod(uri.path()) {
+        let denied = shared.faults.lock().denied.get(forward::PORT_FORWARD).copied();
+        return match denied {
+            Some(code) => status(code, reason(code), "as this test wants"),
+            None => forward::answer(&shared, request, pod),
         };
     }
     let Some((resource, namespace)) = Resource::of_path(uri.path()) else {

@@ -12,7 +12,7 @@ pub(super) struct Resource {
 
 impl Resource {
     pub(super) const ALL: [Self; 7] = [
-        Self::new("v1", "Pod", "pods"),
+        Self::PODS,
         Self::new("v1", "Service", "services"),
         Self::new("v1", "Endpoints", "endpoints"),
         Self::new("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
@@ -20,6 +20,7 @@ impl Resource {
         Self::new("v1", "Namespace", "namespaces"),
         Self::EXTERNAL_WORKLOADS,
     ];
+    pub(super) const PODS: Self = Self::new("v1", "Pod", "pods");
     /// That of linkerd's custom resource definition, which is there with the first object.
     pub(super) const EXTERNAL_WORKLOADS: Self =
         Self::new("workload.linkerd.io/v1beta1", "ExternalWorkload", "externalworkloads");

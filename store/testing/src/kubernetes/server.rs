@@ -90,7 +90,7 @@ async fn connection(io: impl Read + Write + Unpin + Send + 'static, shared: Arc<
         async move { Ok::<_, Infallible>(answer(shared, request).await) }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     // A client that disconnects is not an error.
     tokio::select! {
         _ = &mut connection => return,
