@@ -4,15 +4,19 @@ use std::{fmt, net::Ipv6Addr, str::FromStr, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use axum::{
-    body::{Body, Bytes, to_bytes},
+    body::{Body, to_bytes},
     http::{
-        Method, Request, StatusCode, Uri, header,
+        Method, Request, Uri, header,
         uri::{PathAndQuery, Scheme},
     },
 };
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 
 /// The timeout of an agent. It answers within 3 s, if only to report that it is busy; long lists take a little more.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -96,39 +100,77 @@ fn send_request(server: &Server, method: Method, path: &str, limit: Duration) ->
         .build()
         .context("failed to start the runtime")?;
     let exchange = async {
-        tokio::time::timeout(limit, exchange(server, method, path)).await.unwrap_or_else(|_| {
+        let exchange = async { connect(server).await?.request(method, path).await };
+        tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
             let limit = limit.as_secs();
             Err(anyhow!("{server} has not answered within {limit} s; see its log"))
         })
     };
-    let (status, body) = runtime.block_on(exchange)?;
-    let body = String::from_utf8_lossy(&body).into_owned();
-    if status.is_success() {
-        return Ok(body);
-    }
-    let json: Option<Value> = serde_json::from_str(&body).ok();
-    match json.as_ref().and_then(|json| json["error"].as_str()) {
-        Some(error) => bail!("{server} answers {}: {error}", status.as_u16()),
-        None => bail!("{server} answers {status}: is that an agent of this version?"),
-    }
+    runtime.block_on(exchange)
 }
 
-async fn exchange(server: &Server, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+async fn connect(server: &Server) -> anyhow::Result<Connection> {
     let stream = TcpStream::connect((server.host.as_str(), server.port))
         .await
         .with_context(|| format!("no agent at {server}: is the agent running? --agent sets its address"))?;
-    let is_http = || format!("{server} does not answer as an agent does");
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.with_context(is_http)?;
-    // It ends with the exchange; its error becomes that of the answer.
-    tokio::spawn(connection);
-    let host = server.to_string().replace("http://", "");
-    let request =
-        Request::builder().method(method).uri(path).header(header::HOST, host).body(Body::empty())?;
-    let response = sender.send_request(request).await.with_context(is_http)?;
-    let status = response.status();
-    let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await.with_context(is_http)?;
-    Ok((status, body))
+    let name = server.to_string();
+    let host = name.replace("http://", "");
+    Connection::open(stream, name, host).await
+}
+
+/// A connection to an agent, for one request after the other.
+#[derive(Debug)]
+pub(super) struct Connection {
+    sender: SendRequest<Body>,
+    /// The agent in errors.
+    agent: String,
+    host: String,
+}
+
+impl Connection {
+    /// Speaks HTTP with the agent at the other end of a stream. `host` is what the agent is called by: an address or localhost,
+    /// with the port.
+    ///
+    /// # Errors
+    /// When the other end does not speak HTTP.
+    pub(super) async fn open(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        agent: String,
+        host: String,
+    ) -> anyhow::Result<Self> {
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.with_context(|| is_no_agent(&agent))?;
+        // It ends with the sender; its error becomes that of the answer.
+        tokio::spawn(connection);
+        Ok(Self { sender, agent, host })
+    }
+
+    /// The body of the answer.
+    ///
+    /// # Errors
+    /// When there is no answer, or one without success. The error contains the agent's text.
+    pub(super) async fn request(&mut self, method: Method, path: &str) -> anyhow::Result<String> {
+        let agent = &self.agent;
+        let request = Request::builder().method(method).uri(path).header(header::HOST, &self.host);
+        let request = request.body(Body::empty())?;
+        self.sender.ready().await.with_context(|| is_no_agent(agent))?;
+        let response = self.sender.send_request(request).await.with_context(|| is_no_agent(agent))?;
+        let status = response.status();
+        let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await;
+        let body = String::from_utf8_lossy(&body.with_context(|| is_no_agent(agent))?).into_owned();
+        if status.is_success() {
+            return Ok(body);
+        }
+        let json: Option<Value> = serde_json::from_str(&body).ok();
+        match json.as_ref().and_then(|json| json["error"].as_str()) {
+            Some(error) => bail!("{agent} answers {}: {error}", status.as_u16()),
+            None => bail!("{agent} answers {status}: is that an agent of this version?"),
+        }
+    }
+}
+
+fn is_no_agent(agent: &str) -> String {
+    format!("{agent} does not answer as an agent does")
 }
 
 #[cfg(test)]

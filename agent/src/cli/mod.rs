@@ -23,6 +23,8 @@ mod get;
 mod health_checks;
 mod http_client;
 mod input;
+mod kubectl_plugin;
+mod latency;
 mod listing;
 mod man;
 mod migrate;
@@ -121,7 +123,7 @@ fn without_password(mut error: clap::Error) -> clap::Error {
 }
 
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = ignore_empty_variables(Cli::command());
+    let mut command = kubectl_plugin::adapt(ignore_empty_variables(Cli::command()), env::args_os().next());
     let matches = command.try_get_matches_from_mut(env::args_os())?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

@@ -32,7 +32,7 @@ fn last_resort(title: &str) -> (usize, usize) {
 
 /// Names often differ only at their end, so they are cut in the middle.
 fn is_name(title: &str) -> bool {
-    matches!(title, "NAMESPACE" | "NAME" | "SERVICE")
+    matches!(title, "NAMESPACE" | "NAME" | "SERVICE" | "NODE" | "POD")
 }
 
 /// A cell of a table.

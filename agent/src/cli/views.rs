@@ -231,9 +231,20 @@ pub(super) struct RendererStateView {
     #[serde(default)]
     pub(super) foreign_changes: u64,
     #[serde(default)]
+    pub(super) verification: Option<DriftView>,
+    #[serde(default)]
     pub(super) last_report: Option<CallView>,
     #[serde(default)]
     pub(super) last_error: Option<ErrorView>,
+}
+
+/// The last verification of a renderer's dataplane.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct DriftView {
+    pub(super) checked: usize,
+    pub(super) drift: usize,
+    #[serde(default)]
+    pub(super) error: Option<String>,
 }
 
 /// A call of a renderer that succeeded.
@@ -265,6 +276,15 @@ pub(super) struct QuarantinedView {
     /// What is used meanwhile: `last good`, `nothing` or `the rest`. Agents of earlier versions say `in_force`.
     #[serde(default, alias = "in_force")]
     pub(super) active_state: Option<String>,
+}
+
+impl QuarantinedView {
+    /// The object (or else the place), the field and the reason.
+    pub(super) fn summary(&self) -> String {
+        let Self { source, object, field, reason, .. } = self;
+        let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
+        format!("quarantine: {}", parts.map(String::as_str).collect::<Vec<_>>().join(": "))
+    }
 }
 
 /// New connections by service.

@@ -21,7 +21,7 @@ const NEED_A_KERNEL: [&str; 5] =
     ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
 /// Commands that are not run here, by prefix, and why.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("sudo ", "scripts/package-test follows getting-started.md and installs, upgrades, stops and purges"),
     ("systemctl ", "the same"),
     ("python3 -m http.server ", "the same"),
@@ -36,6 +36,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("scripts/", "CI and people; that they exist is tested here"),
     ("helm ", "scripts/manifests renders the chart"),
     ("skopeo ", "a registry is needed; scripts/image-test unpacks the same layout"),
+    ("contiv status --cluster", "cluster.rs runs it with an API server"),
     ("export ", "the commands that follow get a store of the test"),
 ];
 

@@ -3,6 +3,7 @@
 
 mod agent;
 mod ask;
+mod cluster;
 mod config;
 mod contiv;
 mod documents;

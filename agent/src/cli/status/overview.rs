@@ -28,6 +28,23 @@ impl Overview {
             && status.held_deletions.is_none()
             && self.quarantine.is_empty()
             && self.sizes.services_with_lost_frontends == 0
+            && self.drift().unwrap_or(0) == 0
             && self.renderers.iter().all(|renderer| renderer.failures == 0 && renderer.state != "slow")
+    }
+
+    /// How many revisions the store is ahead of the renderer that is furthest behind. A renderer with nothing to do is not behind,
+    /// though its revision may be older: not every revision affects it.
+    pub(super) fn lag(&self) -> i64 {
+        let is_done = |renderer: &&RendererStateView| {
+            matches!(renderer.pending.as_str(), "nothing" | "") && renderer.state == "idle"
+        };
+        let behind = self.renderers.iter().filter(|renderer| !is_done(renderer));
+        behind.map(|renderer| self.status.revision - renderer.applied_revision).max().unwrap_or(0).max(0)
+    }
+
+    /// How many elements of the kernel were found to differ from what services need; none if that is not verified.
+    pub(super) fn drift(&self) -> Option<usize> {
+        let verified = self.renderers.iter().filter_map(|renderer| renderer.verification.as_ref());
+        verified.map(|verification| verification.drift).reduce(|one, other| one + other)
     }
 }

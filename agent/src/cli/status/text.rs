@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use super::{Overview, SERVICES};
+use super::overview::{Overview, SERVICES};
 use crate::cli::{
     color::TextStyle,
     events::milliseconds,
+    latency::Latency,
     table::{Cell, Table, printable},
-    views::{EventView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    views::{DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
 };
 
 /// How many problems are shown.
@@ -111,12 +112,11 @@ fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
 
 /// The time from the store's message until a renderer sent a change to the kernel, over the newest events.
 fn latency(overview: &Overview) -> String {
-    let mut sent: Vec<f64> = overview.history.iter().flat_map(EventView::latencies).collect();
-    sent.sort_by(f64::total_cmp);
-    let Some(worst) = sent.last() else { return "no change has reached the kernel yet".to_owned() };
-    let median = sent[sent.len() / 2];
-    let of = format!("{} of the last {} events", sent.len(), overview.history.len());
-    format!("change to kernel: median {}, worst {} ({of})", milliseconds(median), milliseconds(*worst))
+    let Some(Latency { p50, worst, count, .. }) = Latency::of(&overview.history) else {
+        return "no change has reached the kernel yet".to_owned();
+    };
+    let of = format!("{count} of the last {} events", overview.history.len());
+    format!("change to kernel: median {}, worst {} ({of})", milliseconds(p50), milliseconds(worst))
 }
 
 fn renderers(overview: &Overview, now: Timestamp) -> Table {
@@ -162,10 +162,18 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let (failing, well): (Vec<_>, Vec<_>) =
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
     let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), TextStyle::Warning));
+    let drifted = overview.renderers.iter().filter_map(drifted);
+    let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
     let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], TextStyle::Warning));
-    let lines: Vec<_> =
-        failing.into_iter().filter_map(error).chain(quarantined).chain(notes).chain(past).collect();
+    let lines: Vec<_> = failing
+        .into_iter()
+        .filter_map(error)
+        .chain(drifted)
+        .chain(quarantined)
+        .chain(notes)
+        .chain(past)
+        .collect();
     if lines.is_empty() {
         return;
     }
@@ -184,6 +192,18 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     }
 }
 
+/// What the last verification has found, or why there was none; none if the kernel has what it must have.
+pub(super) fn drifted(renderer: &RendererStateView) -> Option<String> {
+    let DriftView { checked, drift, error } = renderer.verification.as_ref()?;
+    let name = &renderer.name;
+    match error {
+        Some(error) => Some(format!("{name}: not verified: {error}")),
+        None => (*drift > 0).then(|| {
+            format!("{name}: {drift} of {checked} elements in the kernel are not as they must be; see `contiv verify`")
+        }),
+    }
+}
+
 /// A renderer's advice about the machine.
 fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
     let notes = renderer.last_report.iter().flat_map(|last| &last.notes);
@@ -192,15 +212,13 @@ fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
 
 /// The object and its problem; and below it, where to correct it and which state is used meanwhile.
 fn quarantined(entry: &QuarantinedView) -> Vec<String> {
-    let QuarantinedView { source, object, field, reason, active_state } = entry;
-    let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
-    let problem = parts.map(String::as_str).collect::<Vec<_>>().join(": ");
+    let QuarantinedView { source, active_state, .. } = entry;
     let meanwhile = match active_state.as_deref() {
         Some("last good") => "; its last good state is in use",
         Some("nothing") => "; nothing of it is in use",
         _ => "",
     };
-    vec![format!("quarantine: {problem}"), format!("  in {source}{meanwhile}")]
+    vec![entry.summary(), format!("  in {source}{meanwhile}")]
 }
 
 fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mut String) {
@@ -225,7 +243,8 @@ fn line(text: &mut String, title: &str, value: &str, style: TextStyle, width: Op
     let _ = writeln!(text, "{title:<10}{}", style.paint(value));
 }
 
-fn cut(line: &str, width: Option<usize>) -> String {
+/// The line without control characters, and no longer than `width`.
+pub(super) fn cut(line: &str, width: Option<usize>) -> String {
     // An error may have several lines, and stored text may contain anything.
     let line = printable(line.replace('\n', " "));
     match width {

@@ -6,7 +6,7 @@ use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::views::EventView;
+use crate::cli::{latency::Latency, views::EventView};
 
 /// The counters at one time.
 #[derive(Debug)]
@@ -50,14 +50,6 @@ impl Usage {
     const fn all(&self) -> u64 {
         self.connections.saturating_add(self.refused)
     }
-}
-
-/// The time from the store's message of a change to the kernel, over the known events, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Latency {
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) worst: f64,
 }
 
 /// The connections of a service so far: served, and refused.
@@ -125,13 +117,7 @@ impl Rates {
 
     /// None if no known change has reached the kernel.
     pub(super) fn latency(&self) -> Option<Latency> {
-        let events = self.last.iter().flat_map(|sample| &sample.events);
-        let mut sent: Vec<f64> = events.flat_map(EventView::latencies).collect();
-        sent.sort_by(f64::total_cmp);
-        let at = |percent: usize| {
-            sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1))).copied()
-        };
-        Some(Latency { p50: at(50)?, p99: at(99)?, worst: *sent.last()? })
+        Latency::of(&self.last.as_ref()?.events)
     }
 }
 
@@ -221,7 +207,7 @@ mod tests {
         rates.take(sample(0, &[], &[5]));
         rates.take(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
-        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5 }));
+        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5, count: 3 }));
     }
 
     #[test]
@@ -230,6 +216,6 @@ mod tests {
         rates.take(sample_after("snapshot", 0, &[], &[900]));
         assert_eq!(rates.latency(), None);
         rates.take(sample_after("snapshot", 2, &[], &[900, 2, 4]));
-        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 4.5, worst: 4.5 }));
+        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 4.5, worst: 4.5, count: 2 }));
     }
 }

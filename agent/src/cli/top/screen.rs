@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::rates::{Latency, Rates};
+use super::rates::Rates;
 use crate::cli::{
     color::TextStyle,
     events::milliseconds,
+    latency::Latency,
     table::{Cell, Table},
 };
 
@@ -27,7 +28,7 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
     );
     let _ = match rates.latency() {
         None => writeln!(text, "change to kernel: none yet"),
-        Some(Latency { p50, p99, worst }) => writeln!(
+        Some(Latency { p50, p99, worst, .. }) => writeln!(
             text,
             "change to kernel: p50 {}, p99 {}, worst {}",
             milliseconds(p50),

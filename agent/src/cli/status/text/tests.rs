@@ -87,6 +87,18 @@ fn frontend_of_two_services_needs_look() {
 }
 
 #[test]
+fn drift_that_a_verification_found_needs_look() {
+    let mut drifted = overview(0);
+    let verification =
+        serde_json::json!({"verifications": 1, "duration_ms": 1.0, "checked": 120, "drift": 3});
+    drifted.renderers[0].verification = serde_json::from_value(verification).unwrap();
+    assert!(!drifted.is_good());
+    let text = render(&drifted, None, NOW.parse().unwrap());
+    let expected = "nftables: 3 of 120 elements in the kernel are not as they must be; see `contiv verify`\n";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
 fn stored_text_cannot_control_the_terminal() {
     let mut overview = overview(1);
     overview.quarantine[0].reason = "\x1b[2Jgone".to_owned();

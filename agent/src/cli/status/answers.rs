@@ -1,0 +1,84 @@
+//! The answers of an agent that its state is read from.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::overview::{Overview, SERVICES};
+use crate::cli::views::CountersView;
+
+/// The number of newest events that the latency is computed from.
+const EVENTS: usize = 200;
+/// The renderer whose elements count connections.
+const COUNTING_RENDERER: &str = "nftables";
+
+/// The answers of the agent as JSON.
+#[derive(Debug)]
+pub(super) struct Answers {
+    status: Value,
+    sizes: Value,
+    renderers: Value,
+    quarantine: Value,
+    counters: Result<Value, String>,
+    history: Value,
+}
+
+impl Answers {
+    /// Asks an agent by GET.
+    ///
+    /// # Errors
+    /// The first one of `get`.
+    pub(super) async fn ask(mut get: impl AsyncFnMut(&str) -> anyhow::Result<Value>) -> anyhow::Result<Self> {
+        let renderers = get("/renderers").await?;
+        let runs_nftables =
+            renderers.as_array().into_iter().flatten().any(|one| one["name"] == COUNTING_RENDERER);
+        Ok(Self {
+            status: get("/status").await?,
+            sizes: get("/sizes").await?,
+            renderers,
+            quarantine: get("/quarantine").await?,
+            // Without its table there are no counters.
+            counters: if runs_nftables {
+                get(&format!("/counters?top={SERVICES}")).await.map_err(|error| error.to_string())
+            } else {
+                Err(format!("connections are not counted: that needs the renderer {COUNTING_RENDERER}"))
+            },
+            history: get(&format!("/controller/event-history?last={EVENTS}")).await?,
+        })
+    }
+
+    /// # Errors
+    /// When an answer is not in the format of this version.
+    pub(super) fn read(&self) -> serde_json::Result<Overview> {
+        fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, serde_json::Error> {
+            T::deserialize(value)
+        }
+        let (connections, refused) = match &self.counters {
+            Ok(value) => {
+                let counters: CountersView = read(value)?;
+                let served = counters.services.into_iter().filter(|of| of.connections > 0);
+                (Ok(served.map(|of| (of.service, of.connections)).collect()), counters.refused)
+            }
+            Err(error) => (Err(error.clone()), 0),
+        };
+        Ok(Overview {
+            status: read(&self.status)?,
+            sizes: read(&self.sizes)?,
+            renderers: read(&self.renderers)?,
+            quarantine: read(&self.quarantine)?,
+            connections,
+            refused,
+            history: read(&self.history)?,
+        })
+    }
+
+    /// The JSON form. It has no history, which has its own command.
+    pub(super) fn value(&self) -> Value {
+        json!({
+            "status": self.status,
+            "sizes": self.sizes,
+            "renderers": self.renderers,
+            "quarantine": self.quarantine,
+            "counters": self.counters.as_ref().ok(),
+        })
+    }
+}
