@@ -255,7 +255,7 @@ impl KubeProxyMetrics {
     pub fn set(&self, core: &Core) {
         let (seen, pending) = core.seen_and_pending();
         self.set_changes(seen, pending);
-        self.set_without_local_backends(&WithoutLocalBackends::of(core.services_as_stored()));
+        self.set_without_local_backends(&WithoutLocalBackends::of(core.processor_services()));
     }
 
     fn set_changes(&self, seen: ObjectChanges, pending: ObjectChanges) {

@@ -44,7 +44,7 @@ impl Sizes {
     /// The sizes of the state of this node.
     pub fn of(core: &Core) -> Self {
         let mut sizes = Self { left_to_other_proxies: core.left_to_other_proxies(), ..Self::default() };
-        for service in core.services_as_stored() {
+        for service in core.processor_services() {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();
             sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();

@@ -570,12 +570,12 @@ impl Core {
     }
 
     fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
-        let (what, count, heals) = (describe::drift(drift), drift.len(), self.resyncs_on_drift);
-        let then = if heals { "resyncing" } else { "not repaired, as verify-heal is off" };
+        let (what, count, resyncs) = (describe::drift(drift), drift.len(), self.resyncs_on_drift);
+        let then = if resyncs { "resyncing" } else { "not repaired, as verify-heal is off" };
         warn!(%renderer, count, what, "the dataplane differs from the snapshot; {then}");
         let description =
             format!("dataplane of renderer {renderer} differs from the snapshot: {what}; {then}");
-        let renderers = if heals { vec![Arc::clone(renderer)] } else { Vec::new() };
+        let renderers = if resyncs { vec![Arc::clone(renderer)] } else { Vec::new() };
         self.record_resync("drift", description, None, renderers, Timestamps::now(self.now));
     }
 }
@@ -759,8 +759,8 @@ impl Core {
         service
     }
 
-    /// Every service as the processor has it: its carrier may be another one for now.
-    pub fn services_as_stored(&self) -> impl Iterator<Item = &ContivService> {
+    /// Every service as the processor has it, without the carrier that it has for now: [`Core::services`] sets that.
+    pub fn processor_services(&self) -> impl Iterator<Item = &ContivService> {
         self.processor.services().map(|(_, service)| &**service)
     }
 

@@ -16,7 +16,8 @@ use messages::MAGIC;
 
 /// The media type; that of a watch has a parameter.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// Around an object or list, after [`MAGIC`].
+
+/// The message around an object or list, `runtime.Unknown`, after [`MAGIC`].
 #[derive(Clone, PartialEq, Message)]
 struct Unknown {
     #[prost(bytes = "bytes", tag = "2")]
@@ -37,7 +38,7 @@ struct RawExtension {
     raw: bytes::Bytes,
 }
 
-/// What is asked for with a type: as kube-proxy does, or JSON alone.
+/// The `Accept` header of requests for a type: protobuf or JSON, as kube-proxy sends it, or JSON alone.
 pub(super) const fn accepted(kind: Kind) -> &'static str {
     if can_read(kind) { "application/vnd.kubernetes.protobuf,application/json" } else { "application/json" }
 }

@@ -22,12 +22,12 @@ use crate::cli::{
 const COLUMNS: [&str; 7] = ["NODE", "VERSION", "STATE", "LAG", "DRIFT", "QUARANTINE", "P50/P99"];
 const MORE_COLUMNS: [&str; 4] = ["REVISION", "SERVICES", "UP", "POD"];
 
-/// What was learned of a cluster.
+/// The agents of a cluster.
 #[derive(Debug)]
 pub(super) struct ClusterState {
     /// By node, and then by pod.
     pub(super) nodes: Vec<NodeState>,
-    /// What could not be learned.
+    /// What could not be listed, for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl NoAnswer {
     }
 }
 
-/// How a node is, the best first.
+/// The health of a node, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
     Healthy,

@@ -33,7 +33,7 @@ pub(in super::super) struct ListMetadata {
 /// Splits an answer with a list. Any chunks of the same bytes give the same items.
 #[derive(Debug, Default)]
 pub(in super::super) struct ListSplitter {
-    /// What has arrived of a field that is not complete.
+    /// The bytes so far of a field that is not complete.
     pending: Vec<u8>,
     has_begun: bool,
     /// How many bytes of the list are still to come; none outside of it.
@@ -41,7 +41,7 @@ pub(in super::super) struct ListSplitter {
     metadata: Option<ListMetadata>,
 }
 
-/// A field at the beginning of some bytes: its number, and where its content is, which may not be complete.
+/// A field at the beginning of some bytes: its number, and the range of its content, which may not have arrived completely.
 struct Field {
     number: usize,
     start: usize,
