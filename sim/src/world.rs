@@ -50,6 +50,11 @@ const TRACED: usize = 60;
 const BETWEEN_RESTS: Duration = Duration::from_secs(3600);
 /// The limit of steps at one time: more mean an endless loop.
 const STEPS_AT_ONCE: u32 = 10_000;
+/// The maximum interval of faults.
+const MAX_FAULT_INTERVAL: Duration = Duration::from_secs(240);
+/// The number of foreign changes in a storm, and their maximum interval: so many that repairs are delayed.
+const STORM_CHANGES: u32 = 30;
+const MAX_STORM_INTERVAL: Duration = Duration::from_millis(500);
 /// The limit for finishing all work.
 const REST_LIMIT: Duration = Duration::from_secs(600);
 
@@ -124,6 +129,8 @@ struct Agent {
     receivers: Receivers,
     /// The expected history.
     history: ExpectedHistory,
+    /// Events of the store before the first list was applied. They wait for the mirror, and are then handled one after the other.
+    waiting: usize,
     out: Vec<Output>,
 }
 
@@ -164,6 +171,8 @@ pub struct World {
     backup: Option<(Backup, Cluster)>,
     next_write: Duration,
     next_fault: Duration,
+    /// The foreign changes that follow in a storm.
+    storm: u32,
     next_sync: Duration,
     next_rest: Duration,
     /// When a short outage ends.
@@ -218,6 +227,7 @@ impl World {
             backup: None,
             next_write: Duration::from_secs(2),
             next_fault,
+            storm: 0,
             next_sync: Duration::from_secs(1),
             next_rest: BETWEEN_RESTS,
             recover_at: None,
@@ -379,12 +389,12 @@ impl World {
             }
             Step::Fault => {
                 self.stats.faults += 1;
-                let fault = faults::draw(&mut self.rng);
+                let (fault, max_interval) = self.draw_fault();
                 if !self.without.contains(&fault) {
                     self.note(|| format!("{fault:?}"));
                     self.inject(fault);
                 }
-                self.next_fault = self.clock + self.random_delay(Duration::from_secs(240));
+                self.next_fault = self.clock + self.random_delay(max_interval);
             }
             Step::Recover => {
                 self.recover_at = None;
@@ -409,6 +419,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Draws a fault, and the maximum time until the next one. Another program sometimes changes the table again and again.
+    fn draw_fault(&mut self) -> (Fault, Duration) {
+        if self.storm > 0 {
+            self.storm -= 1;
+            return (Fault::ForeignChange, MAX_STORM_INTERVAL);
+        }
+        let fault = faults::draw(&mut self.rng);
+        if fault == Fault::ForeignChange && self.rng.random_bool(0.2) {
+            self.storm = STORM_CHANGES;
+        }
+        (fault, MAX_FAULT_INTERVAL)
     }
 
     fn inject(&mut self, fault: Fault) {
@@ -543,6 +566,7 @@ impl World {
             next_delivery: first,
             receivers: Receivers::default(),
             history: ExpectedHistory::default(),
+            waiting: 0,
             out: Vec::new(),
         });
         self.handle(Input::Timer);
@@ -656,6 +680,8 @@ impl World {
         // A timer ends the wait of a first list for the mirror.
         let can_delete = matches!(input, Input::Store(..) | Input::Mirror(_) | Input::Timer);
         let was_held = agent.core.status().held_deletions.is_some();
+        agent.waiting += usize::from(matches!(input, Input::Store(..)));
+        let handled = if agent.core.status().synced { 1 } else { agent.waiting.max(1) };
         // A first list replaces the saved state.
         let before =
             if agent.core.status().synced { agent.core.services().len() } else { self.disk.services() };
@@ -671,7 +697,7 @@ impl World {
         }
         let is_checked = can_delete && !was_held && agent.core.status().synced;
         let gone = before.saturating_sub(agent.core.services().len());
-        if is_checked && gone >= invariants::MASS_DELETION && gone * 2 > before {
+        if is_checked && gone >= invariants::MASS_DELETION * handled && gone * 2 > before {
             self.broken =
                 Some(format!("{gone} of {before} services were removed at once, and no deletion is held"));
         }

@@ -244,7 +244,7 @@ impl Core {
         self.store.deadline = None;
         self.store.revision = list.revision;
         self.store.is_from_mirror = false;
-        let mut keep = list.bad_keys();
+        let mut keep = BTreeSet::new();
         if !list.has(self.own_node.path()) {
             keep.insert(self.own_node.path().to_owned());
         }

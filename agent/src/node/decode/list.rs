@@ -39,11 +39,6 @@ impl DecodedList {
         list.finish(revision, Vec::new())
     }
 
-    /// The keys of values that cannot be used at all.
-    pub fn bad_keys(&self) -> BTreeSet<String> {
-        self.bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone()).collect()
-    }
-
     /// Whether this key is listed.
     pub fn has(&self, key: &str) -> bool {
         self.entries.binary_search_by(|entry| entry.key.as_str().cmp(key)).is_ok()
