@@ -1,6 +1,6 @@
 //! The content of one file, with the last good state of its broken objects.
 
-use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use contiv_proto::Key;
@@ -13,10 +13,10 @@ use crate::{
 /// One object of a file, in stored form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Definition {
-    pub(super) key: Key,
+    pub(super) key: Arc<Key>,
     pub(super) value: Bytes,
-    /// The place of the document, for messages.
-    pub(super) source: String,
+    /// The place in the file, for messages: `:2`, or empty if it is the only document.
+    pub(super) place: Box<str>,
     /// It was not read: an earlier run saved it, and a file that cannot be read now may still contain it.
     pub(super) is_recalled: bool,
 }
@@ -44,7 +44,7 @@ pub(super) struct File {
     /// None when it could not be read.
     fingerprint: Option<Fingerprint>,
     /// The good objects, and the last good state of broken ones.
-    pub(super) definitions: Vec<Definition>,
+    pub(super) definitions: Vec<Arc<Definition>>,
     pub(super) problems: Vec<Problem>,
     /// Content without any effect.
     pub(super) warnings: Vec<Problem>,
@@ -76,9 +76,11 @@ impl File {
             .and_then(|fingerprint| Ok((fingerprint, read_text(path, root, links, budget)?)))
         {
             Ok((fingerprint, text)) => {
-                let parsed = manifest::parse_file_within(&path.display().to_string(), &text, FOLDER_NODES);
+                let name = path.display().to_string();
+                let parsed = manifest::parse_file_within(&name, &text, FOLDER_NODES);
                 let is_empty = text.is_empty();
-                return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..Self::after(parsed, before) });
+                let read = Self::after(parsed, &name, before);
+                return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..read });
             }
             // A dangling link is a file without content.
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
@@ -86,7 +88,7 @@ impl File {
             }
             Err(error) => manifest::unreadable(path, &error),
         };
-        Ok(Self::after(parsed, before))
+        Ok(Self::after(parsed, &path.display().to_string(), before))
     }
 
     /// How many bytes were read.
@@ -122,24 +124,25 @@ impl File {
     /// True if this object is the file's only content.
     pub(super) fn holds_only(&self, key: &Key) -> bool {
         !self.holds_more
-            && self.definitions.iter().all(|definition| definition.key == *key)
+            && self.definitions.iter().all(|definition| *definition.key == *key)
             && self.broken.iter().all(|broken| broken == key)
     }
 
-    fn after(parsed: ParsedManifests, before: Option<&Self>) -> Self {
+    fn after(parsed: ParsedManifests, name: &str, before: Option<&Self>) -> Self {
         let ParsedManifests { objects, mut problems, warnings, skipped, broken, is_incomplete } = parsed;
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
         for manifest::ManifestObject { source, key, object, .. } in objects {
             match object.encode() {
                 Ok(value) => {
-                    there.insert(key.clone());
-                    definitions.push(Definition {
+                    let key = Arc::new(key);
+                    there.insert(Arc::clone(&key));
+                    definitions.push(Arc::new(Definition {
                         key,
                         value: Bytes::from(value),
-                        source,
+                        place: source.strip_prefix(name).unwrap_or(&source).into(),
                         is_recalled: false,
-                    });
+                    }));
                 }
                 Err(error) => problems.push(Problem {
                     source,
@@ -150,11 +153,12 @@ impl File {
             }
         }
         let holds_more = is_incomplete || !skipped.is_empty();
-        let is_kept = |definition: &&Definition| {
+        let is_kept = |definition: &&Arc<Definition>| {
             !there.contains(&definition.key) && (is_incomplete || broken.contains(&definition.key))
         };
         let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
+        definitions.shrink_to_fit();
         Self {
             fingerprint: None,
             is_empty: false,

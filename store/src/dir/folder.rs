@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -39,7 +40,7 @@ const LOGGED_WARNINGS: usize = 10;
 pub(super) struct Folder {
     pub(super) root: PathBuf,
     pub(super) links: Links,
-    files: BTreeMap<PathBuf, File>,
+    files: BTreeMap<Arc<Path>, File>,
     /// The bytes of all files, and their limit.
     size: u64,
     limit: u64,
@@ -204,8 +205,8 @@ impl Folder {
                 self.apply_file(path, file);
             }
         }
-        let is_gone = |path: &PathBuf| {
-            !found.files.contains(path)
+        let is_gone = |path: &Arc<Path>| {
+            !found.files.contains(&**path)
                 && !found.unreadable.iter().any(|(folder, _)| path.starts_with(folder))
         };
         for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
@@ -229,7 +230,7 @@ impl Folder {
     /// all files can be read, no object counts as deleted. Returns the number of objects.
     pub(super) fn recall(&mut self, found: &Walk, saved: impl IntoIterator<Item = Entry>) -> usize {
         for (folder, _) in &found.unreadable {
-            self.files.insert(folder.clone(), File::unread());
+            self.files.insert(folder.as_path().into(), File::unread());
         }
         let mut recalled = 0;
         for Entry { key: path, value, .. } in saved {
@@ -237,13 +238,13 @@ impl Folder {
             if self.index.entry(&path).is_some() {
                 continue;
             }
-            let source = "the state of an earlier run".to_owned();
-            let definition = Definition { key, value, source, is_recalled: true };
+            let definition =
+                Arc::new(Definition { key: Arc::new(key), value, place: Box::default(), is_recalled: true });
             let holders = self.files.iter_mut().filter(|(_, file)| file.may_hold(&definition.key));
             let mut is_held = false;
             for (path, file) in holders {
                 self.index.replace(path, &[], std::slice::from_ref(&definition));
-                file.definitions.push(definition.clone());
+                file.definitions.push(Arc::clone(&definition));
                 is_held = true;
             }
             recalled += usize::from(is_held);
@@ -272,7 +273,7 @@ impl Folder {
     }
 
     /// The value of a full key.
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<Entry> {
         self.index.entry(key)
     }
 
@@ -284,7 +285,7 @@ impl Folder {
     pub(super) fn files_with(&self, key: &Key) -> BTreeMap<&Path, &File> {
         let defining: BTreeSet<&Path> = self.index.files(key).into_iter().collect();
         let concerns = |path: &Path, file: &File| defining.contains(path) || file.broken.contains(key);
-        let files = self.files.iter().map(|(path, file)| (path.as_path(), file));
+        let files = self.files.iter().map(|(path, file)| (&**path, file));
         files.filter(|(path, file)| concerns(path, file)).collect()
     }
 
@@ -298,18 +299,21 @@ impl Folder {
         if let Some(more) = news.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
             warn!(file = %path.display(), more, "more fields of this file have no effect; contiv render -f names them");
         }
-        let before = self.files.get(path).map(|before| before.definitions.as_slice()).unwrap_or_default();
-        self.index.replace(path, before, &now.definitions);
+        let (path, before) = match self.files.get_key_value(path) {
+            Some((path, before)) => (Arc::clone(path), before.definitions.as_slice()),
+            None => (Arc::from(path), [].as_slice()),
+        };
+        self.index.replace(&path, before, &now.definitions);
         self.size += now.size();
-        let before = self.files.insert(path.to_owned(), now);
+        let before = self.files.insert(path, now);
         self.size -= before.map_or(0, |before| before.size());
     }
 
     fn forget(&mut self, path: &Path) {
         self.emptied.remove(path);
-        if let Some(before) = self.files.remove(path) {
+        if let Some((path, before)) = self.files.remove_entry(path) {
             self.size -= before.size();
-            self.index.replace(path, &before.definitions, &[]);
+            self.index.replace(&path, &before.definitions, &[]);
         }
     }
 }

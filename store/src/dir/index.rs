@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -15,101 +16,136 @@ use crate::{Batch, Change, Entry, Problem, manifest};
 /// which this process saw them differs on each node and after each start; nothing may depend on it.
 const CREATE_REVISION: i64 = 0;
 
-/// All definitions of all files, and the entries they make.
+/// All definitions of all files, and the entries they make. An object is held once, however many maps it is in: a folder has tens
+/// of thousands of them.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The definitions of each object by file. The first one that was read counts, before recalled ones; further ones are
-    /// mistakes.
-    claims: BTreeMap<Key, BTreeMap<PathBuf, Claim>>,
-    entries: BTreeMap<String, Entry>,
+    objects: BTreeMap<Arc<Key>, Claims>,
     /// The objects with more than one claim.
-    contested: BTreeSet<Key>,
-    /// The objects whose claims changed since the last [`Index::settle`].
-    touched: BTreeSet<Key>,
+    contested: BTreeSet<Arc<Key>>,
+    /// The objects whose claims changed since the last [`Index::settle`], with their values then.
+    touched: BTreeMap<Arc<Key>, Option<Bytes>>,
 }
 
-#[derive(Debug)]
-struct Claim {
-    value: Bytes,
-    source: String,
-    is_recalled: bool,
+/// The definitions of one object, sorted by file.
+#[derive(Debug, Default)]
+struct Claims {
+    all: Vec<(Arc<Path>, Arc<Definition>)>,
+    /// The revision of its entry.
+    mod_revision: i64,
 }
 
-/// The definition that counts.
-fn winner(claims: &BTreeMap<PathBuf, Claim>) -> Option<&Claim> {
-    claims.values().min_by_key(|claim| claim.is_recalled)
+impl Claims {
+    /// The definition that counts: the first one that was read, before recalled ones. Further ones are mistakes.
+    fn winner(&self) -> Option<&Definition> {
+        self.all.iter().map(|(_, definition)| &**definition).min_by_key(|definition| definition.is_recalled)
+    }
+
+    /// The claims that were read.
+    fn read(&self) -> impl Iterator<Item = &(Arc<Path>, Arc<Definition>)> {
+        self.all.iter().filter(|(_, definition)| !definition.is_recalled)
+    }
+
+    fn set(&mut self, path: &Arc<Path>, definition: &Arc<Definition>) {
+        match self.all.binary_search_by(|(of, _)| of.cmp(path)) {
+            Ok(at) => self.all[at].1 = Arc::clone(definition),
+            Err(at) => {
+                self.all.reserve_exact(1);
+                self.all.insert(at, (Arc::clone(path), Arc::clone(definition)));
+            }
+        }
+    }
+
+    fn entry(&self, key: &Key) -> Option<Entry> {
+        Some(Entry {
+            key: key.to_path(),
+            value: self.winner()?.value.clone(),
+            create_revision: CREATE_REVISION,
+            mod_revision: self.mod_revision,
+        })
+    }
 }
 
 impl Index {
     /// Replaces the definitions of `path`.
-    pub(super) fn replace(&mut self, path: &Path, before: &[Definition], now: &[Definition]) {
-        for Definition { key, .. } in before {
-            if let Some(claims) = self.claims.get_mut(key) {
-                claims.remove(path);
-                self.touched.insert(key.clone());
-            }
+    pub(super) fn replace(&mut self, path: &Arc<Path>, before: &[Arc<Definition>], now: &[Arc<Definition>]) {
+        for definition in before {
+            self.touch(&definition.key).all.retain(|(of, _)| of != path);
         }
-        for Definition { key, value, source, is_recalled } in now {
-            let claim = Claim { value: value.clone(), source: source.clone(), is_recalled: *is_recalled };
-            self.claims.entry(key.clone()).or_default().insert(path.to_owned(), claim);
-            self.touched.insert(key.clone());
+        for definition in now {
+            self.touch(&definition.key).set(path, definition);
         }
+    }
+
+    /// The claims of an object, to change them.
+    fn touch(&mut self, key: &Arc<Key>) -> &mut Claims {
+        let claims = self.objects.entry(Arc::clone(key)).or_default();
+        self.touched
+            .entry(Arc::clone(key))
+            .or_insert_with(|| claims.winner().map(|definition| definition.value.clone()));
+        claims
     }
 
     /// Updates the entries. Changes get the revision after `revision`; none without changes.
     pub(super) fn settle(&mut self, revision: i64) -> Option<Batch> {
         let revision = revision + 1;
         let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.touched) {
-            let claims = self.claims.get(&key);
-            if claims.is_some_and(|claims| claims.values().filter(|claim| !claim.is_recalled).count() > 1) {
-                self.contested.insert(key.clone());
+        for (key, before) in std::mem::take(&mut self.touched) {
+            let Some(claims) = self.objects.get_mut(&key) else { continue };
+            if claims.read().count() > 1 {
+                self.contested.insert(Arc::clone(&key));
             } else {
                 self.contested.remove(&key);
             }
-            let path = key.to_path();
-            let value = claims.and_then(winner).map(|claim| claim.value.clone());
-            let Some(value) = value else {
-                self.claims.remove(&key);
-                if self.entries.remove(&path).is_some() {
-                    changes.push(Change::Delete { key: path });
-                }
-                continue;
-            };
-            if self.entries.get(&path).is_some_and(|before| before.value == value) {
-                continue;
+            let now = claims.winner().map(|definition| &definition.value);
+            let is_changed = now != before.as_ref();
+            if is_changed {
+                claims.mod_revision = revision;
             }
-            let entry =
-                Entry { key: path.clone(), value, create_revision: CREATE_REVISION, mod_revision: revision };
-            self.entries.insert(path, entry.clone());
-            changes.push(Change::Put(entry));
+            match claims.entry(&key) {
+                Some(entry) if is_changed => changes.push(Change::Put(entry)),
+                Some(_) => {}
+                None => {
+                    self.objects.remove(&key);
+                    if is_changed {
+                        changes.push(Change::Delete { key: key.to_path() });
+                    }
+                }
+            }
         }
         (!changes.is_empty()).then_some(Batch { revision, changes })
     }
 
     /// Every entry below `prefix`, sorted by key.
     pub(super) fn entries(&self, prefix: &str) -> Vec<Entry> {
-        let from_prefix = self.entries.range(prefix.to_owned()..);
-        from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(_, entry)| entry.clone()).collect()
+        let entries = self.objects.iter().filter_map(|(key, claims)| claims.entry(key));
+        let mut entries: Vec<Entry> = entries.filter(|entry| entry.key.starts_with(prefix)).collect();
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        entries
     }
 
-    /// The value of a full key.
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
-        self.entries.get(key)
+    /// The entry of a full key.
+    pub(super) fn entry(&self, key: &str) -> Option<Entry> {
+        let key = Key::parse(key).ok()??;
+        self.objects.get(&key)?.entry(&key)
     }
 
     /// The files that define an object; the first one counts.
     pub(super) fn files(&self, key: &Key) -> Vec<&Path> {
-        self.claims.get(key).into_iter().flat_map(BTreeMap::keys).map(PathBuf::as_path).collect()
+        let claims = self.objects.get(key).into_iter().flat_map(|claims| &claims.all);
+        claims.map(|(path, _)| &**path).collect()
     }
 
     /// One problem for each definition that does not count.
     pub(super) fn duplicates(&self) -> impl Iterator<Item = Problem> {
         self.contested.iter().flat_map(|key| {
-            let claims = self.claims.get(key).into_iter().flat_map(BTreeMap::values);
-            let mut claims = claims.filter(|claim| !claim.is_recalled);
-            let first = claims.next().map(|claim| claim.source.as_str()).unwrap_or_default();
-            claims.map(move |claim| manifest::duplicate(&claim.source, key, first))
+            let source = |(path, definition): &(Arc<Path>, Arc<Definition>)| {
+                format!("{}{}", path.display(), definition.place)
+            };
+            let claims = self.objects.get(key).into_iter().flat_map(Claims::read);
+            let mut sources = claims.map(source);
+            let first = sources.next().unwrap_or_default();
+            sources.map(move |source| manifest::duplicate(&source, key, &first))
         })
     }
 }

@@ -26,7 +26,8 @@ use crate::{
 /// When a condition does not hold; when an operation cannot be written without touching other objects, or has no valid place
 /// below the folder.
 pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<PathBuf>, StoreError> {
-    if let Some(broken) = transaction.conditions.iter().find(|it| !it.holds(folder.entry(it.key()))) {
+    if let Some(broken) = transaction.conditions.iter().find(|it| !it.holds(folder.entry(it.key()).as_ref()))
+    {
         return Err(StoreError::Conflict { key: broken.key().to_owned() });
     }
     let mut plan = BTreeMap::new();

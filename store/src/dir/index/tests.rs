@@ -3,20 +3,21 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-fn definition(name: u8, value: u8) -> Definition {
+fn definition(name: u8, value: u8) -> Arc<Definition> {
     let key = Key::new(Kind::Service, "default", format!("s{name}")).unwrap();
-    Definition { key, value: Bytes::from(vec![value]), source: String::new(), is_recalled: false }
+    let value = Bytes::from(vec![value]);
+    Arc::new(Definition { key: Arc::new(key), value, place: Box::default(), is_recalled: false })
 }
 
 /// Files by number, each with its objects: number and value. No object is twice in one file.
 type Files = BTreeMap<u8, BTreeMap<u8, u8>>;
 
-fn definitions(file: &BTreeMap<u8, u8>) -> Vec<Definition> {
+fn definitions(file: &BTreeMap<u8, u8>) -> Vec<Arc<Definition>> {
     file.iter().map(|(name, value)| definition(*name, *value)).collect()
 }
 
-fn path(number: u8) -> PathBuf {
-    PathBuf::from(format!("{number}.yaml"))
+fn path(number: u8) -> Arc<Path> {
+    Path::new(&format!("{number}.yaml")).into()
 }
 
 /// Applies a batch as a reader does.
@@ -61,7 +62,7 @@ proptest! {
         for (name, value) in files.values().flatten() {
             let definition = definition(*name, *value);
             match expected.entry(definition.key.to_path()) {
-                std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(definition.value)),
+                std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(definition.value.clone())),
                 std::collections::btree_map::Entry::Occupied(_) => duplicates += 1,
             }
         }
