@@ -46,6 +46,13 @@ macro_rules! objects {
                 }
             }
 
+            /// Writes the object as [`value::encode_binary`] does.
+            pub fn encode_binary(&self) -> Result<Vec<u8>, EncodeError> {
+                match self {
+                    $(Self::$kind(message) => value::encode_binary(message),)+
+                }
+            }
+
             /// The key that belongs to the object.
             pub fn key(&self) -> Result<Key, KeyError> {
                 match self {

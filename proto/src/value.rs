@@ -34,6 +34,14 @@ pub fn encode<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
     })
 }
 
+/// Encodes a message as binary protobuf. It needs a third of the bytes of JSON.
+pub fn encode_binary<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
+    match message.unknown_enum() {
+        Some((field, number)) => Err(EncodeError { field, problem: unknown_number(number) }),
+        None => Ok(message.encode_to_vec()),
+    }
+}
+
 /// Tells the two encodings apart.
 ///
 /// No binary value begins with `{`: it would open a group, which proto3 does not have. After white space it can: a line feed is

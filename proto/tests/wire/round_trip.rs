@@ -38,6 +38,7 @@ where
     let object = Object::decode(&key, json.as_bytes()).unwrap();
     prop_assert_eq!(&object, &Object::from(message.clone()));
     prop_assert_eq!(object.encode().unwrap(), json.as_bytes());
+    prop_assert_eq!(object.encode_binary().unwrap(), message.encode_to_vec());
     prop_assert_eq!(Key::parse(&key.to_path()), Ok(Some(key)));
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::{
     manifest::{self, FOLDER_NODES, Links, ParsedManifests, walk::read_text},
 };
 
-/// One object of a file, in stored form.
+/// One object of a file, in stored form: as binary protobuf, since a folder keeps all its objects in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) key: Arc<Key>,
@@ -133,7 +133,7 @@ impl File {
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
         for manifest::ManifestObject { source, key, object, .. } in objects {
-            match object.encode() {
+            match object.encode_binary() {
                 Ok(value) => {
                     let key = Arc::new(key);
                     there.insert(Arc::clone(&key));
