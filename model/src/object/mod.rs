@@ -28,8 +28,8 @@ pub use vpp_node::VppNode;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Object {
-    /// A service.
-    Service(Service),
+    /// A service. It is much larger than the others, and a list of all objects is moved several times.
+    Service(Box<Service>),
     /// The older form of a service's endpoints.
     Endpoints(Endpoints),
     /// A part of a service's endpoints.

@@ -15,7 +15,7 @@ pub(super) const SERVICES_PER_THREAD: usize = 256;
 /// Every object of the store, by type.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cache {
-    pub(super) services: BTreeMap<ServiceId, Service>,
+    pub(super) services: BTreeMap<ServiceId, Box<Service>>,
     pub(super) endpoints: BTreeMap<ServiceId, Endpoints>,
     pub(super) endpoint_slices: BTreeMap<EndpointSliceId, EndpointSlice>,
     pub(super) pods: BTreeMap<PodId, Pod>,
@@ -164,7 +164,7 @@ impl Cache {
         self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
     }
 
-    fn set_service(&mut self, id: &ServiceId, new: Option<Service>, dirty: &mut DirtySet) {
+    fn set_service(&mut self, id: &ServiceId, new: Option<Box<Service>>, dirty: &mut DirtySet) {
         if replace(&mut self.services, id, new).is_some() {
             dirty.services.insert(id.clone());
         }

@@ -95,7 +95,8 @@ impl Processor {
 
     /// The services that a label assigns to another proxy, sorted by id.
     pub fn services_left_to_others(&self) -> impl Iterator<Item = &Service> {
-        self.cache.services.values().filter(|service| is_left_to_another_proxy(service, &self.config))
+        let services = self.cache.services.values().map(|service| &**service);
+        services.filter(|service| is_left_to_another_proxy(service, &self.config))
     }
 
     /// A service as renderers have it; none if it does not exist or is not for this proxy.

@@ -90,7 +90,7 @@ mod tests {
     };
 
     fn service(name: &str) -> Object {
-        Object::Service(Service {
+        Object::Service(Box::new(Service {
             id: ServiceId::new("default", name),
             service_type: ServiceType::default(),
             headless: true,
@@ -107,7 +107,7 @@ mod tests {
             labels: BTreeMap::new(),
             proxy_name: None,
             seniority: Seniority::OLDEST,
-        })
+        }))
     }
 
     proptest! {

@@ -116,7 +116,9 @@ pub fn validate(
 ) -> Result<(Option<Object>, Vec<FieldError>), Vec<FieldError>> {
     use contiv_proto::Object as Message;
     Ok(match message {
-        Message::Service(message) => wrapped(service::validate(message, create_revision)?, Object::Service),
+        Message::Service(message) => wrapped(service::validate(message, create_revision)?, |service| {
+            Object::Service(Box::new(service))
+        }),
         Message::Endpoints(message) => wrapped(endpoints::validate(message)?, Object::Endpoints),
         Message::EndpointSlice(message) => wrapped(endpoint_slice::validate(message)?, Object::EndpointSlice),
         Message::Pod(message) => wrapped(pod::validate(message)?, Object::Pod),

@@ -213,7 +213,7 @@ macro_rules! into_object {
     ($($kind:ident),+) => {
         $(impl IntoObject for $kind {
             fn object(self) -> Object {
-                Object::$kind(self)
+                Object::$kind(self.into())
             }
         })+
     };

@@ -45,18 +45,33 @@ pub(super) struct File {
     fingerprint: Option<Fingerprint>,
     /// The good objects, and the last good state of broken ones.
     pub(super) definitions: Vec<Arc<Definition>>,
+    /// The file had no bytes.
+    is_empty: bool,
+    /// None for most files, which keeps the others small.
+    findings: Option<Box<Findings>>,
+}
+
+/// What a file has besides usable objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     /// Content without any effect.
     pub(super) warnings: Vec<Problem>,
     /// The objects that exist but are not usable.
     pub(super) broken: BTreeSet<Key>,
-    /// The file had no bytes.
-    is_empty: bool,
     /// The file contains something that is neither in `definitions` nor in `broken`.
     pub(super) holds_more: bool,
     /// Some part could not be identified: it may be any object.
     pub(super) is_incomplete: bool,
 }
+
+static NOTHING: Findings = Findings {
+    problems: Vec::new(),
+    warnings: Vec::new(),
+    broken: BTreeSet::new(),
+    holds_more: false,
+    is_incomplete: false,
+};
 
 impl File {
     /// Reads a file below `root`, of at most `budget` bytes.
@@ -98,17 +113,24 @@ impl File {
 
     /// A file or folder that could not be read when this process started: its content is unknown.
     pub(super) fn unread() -> Self {
-        Self { holds_more: true, is_incomplete: true, ..Self::default() }
+        let findings = Findings { holds_more: true, is_incomplete: true, ..Findings::default() };
+        Self { findings: Some(Box::new(findings)), ..Self::default() }
+    }
+
+    pub(super) fn findings(&self) -> &Findings {
+        self.findings.as_deref().unwrap_or(&NOTHING)
     }
 
     /// True if the file may contain an object that no file defines.
     pub(super) fn may_hold(&self, key: &Key) -> bool {
-        self.is_incomplete || self.broken.contains(key)
+        let findings = self.findings();
+        findings.is_incomplete || findings.broken.contains(key)
     }
 
     /// True if an earlier run may have known more of the file.
     pub(super) fn may_be_incomplete(&self) -> bool {
-        self.is_incomplete || !self.broken.is_empty()
+        let findings = self.findings();
+        findings.is_incomplete || !findings.broken.is_empty()
     }
 
     /// The fingerprint of the file, if it was empty.
@@ -123,9 +145,9 @@ impl File {
 
     /// True if this object is the file's only content.
     pub(super) fn holds_only(&self, key: &Key) -> bool {
-        !self.holds_more
+        !self.findings().holds_more
             && self.definitions.iter().all(|definition| *definition.key == *key)
-            && self.broken.iter().all(|broken| broken == key)
+            && self.findings().broken.iter().all(|broken| broken == key)
     }
 
     fn after(parsed: ParsedManifests, name: &str, before: Option<&Self>) -> Self {
@@ -159,15 +181,8 @@ impl File {
         let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
         definitions.shrink_to_fit();
-        Self {
-            fingerprint: None,
-            is_empty: false,
-            definitions,
-            problems,
-            warnings,
-            broken,
-            holds_more,
-            is_incomplete,
-        }
+        let findings = Findings { problems, warnings, broken, holds_more, is_incomplete };
+        let findings = (findings != NOTHING).then(|| Box::new(findings));
+        Self { fingerprint: None, definitions, is_empty: false, findings }
     }
 }

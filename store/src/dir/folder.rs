@@ -260,7 +260,7 @@ impl Folder {
             self.revision = batch.revision;
             events.push((self.revision, WatchEvent::Changed(batch)));
         }
-        let files = self.files.values().flat_map(|file| file.problems.iter().cloned());
+        let files = self.files.values().flat_map(|file| file.findings().problems.iter().cloned());
         let folders = self.unreadable.iter().cloned();
         let mut problems: Vec<Problem> = files.chain(folders).chain(self.index.duplicates()).collect();
         problems.sort();
@@ -270,6 +270,12 @@ impl Folder {
             events.push((self.revision, WatchEvent::Problems(problems)));
         }
         events
+    }
+
+    /// Gives back the memory that maps filled in order leave unused, which is nearly half of theirs.
+    pub(super) fn compact(&mut self) {
+        self.files = std::mem::take(&mut self.files).into_iter().collect();
+        self.index.compact();
     }
 
     /// The value of a full key.
@@ -284,15 +290,17 @@ impl Folder {
     /// Every file that defines the object, or in which it is broken.
     pub(super) fn files_with(&self, key: &Key) -> BTreeMap<&Path, &File> {
         let defining: BTreeSet<&Path> = self.index.files(key).into_iter().collect();
-        let concerns = |path: &Path, file: &File| defining.contains(path) || file.broken.contains(key);
+        let concerns =
+            |path: &Path, file: &File| defining.contains(path) || file.findings().broken.contains(key);
         let files = self.files.iter().map(|(path, file)| (&**path, file));
         files.filter(|(path, file)| concerns(path, file)).collect()
     }
 
     fn put(&mut self, path: &Path, now: File) {
         self.emptied.remove(path);
-        let known = self.files.get(path).map(|before| before.warnings.as_slice()).unwrap_or_default();
-        let news: Vec<&Problem> = now.warnings.iter().filter(|it| !known.contains(it)).collect();
+        let known = self.files.get(path).map(|before| before.findings().warnings.as_slice());
+        let known = known.unwrap_or_default();
+        let news: Vec<&Problem> = now.findings().warnings.iter().filter(|it| !known.contains(it)).collect();
         for warning in news.iter().take(LOGGED_WARNINGS) {
             warn!(%warning, "a field of a manifest has no effect");
         }

@@ -116,6 +116,11 @@ impl Index {
         (!changes.is_empty()).then_some(Batch { revision, changes })
     }
 
+    /// See [`super::folder::Folder::compact`].
+    pub(super) fn compact(&mut self) {
+        self.objects = std::mem::take(&mut self.objects).into_iter().collect();
+    }
+
     /// Every entry below `prefix`, sorted by key.
     pub(super) fn entries(&self, prefix: &str) -> Vec<Entry> {
         let entries = self.objects.iter().filter_map(|(key, claims)| claims.entry(key));

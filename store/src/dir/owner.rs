@@ -111,6 +111,7 @@ impl Owner {
         }
         // There is no earlier history: the first revision contains everything found.
         owner.folder.publish();
+        owner.folder.compact();
         owner.history = History::after(owner.folder.revision());
         Ok(owner)
     }

@@ -20,7 +20,7 @@ fn without(field: &str, kind: Kind, value: &str) -> Object {
 #[track_caller]
 fn service_without(field: &str, value: &str) -> Service {
     let Object::Service(service) = without(field, Kind::Service, value) else { panic!("{value}") };
-    service
+    *service
 }
 
 /// The object is refused because of these fields.

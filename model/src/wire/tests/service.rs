@@ -6,7 +6,7 @@ use crate::{
 
 fn service(value: &str) -> Service {
     match read(Kind::Service, value) {
-        Object::Service(service) => service,
+        Object::Service(service) => *service,
         other => panic!("{other:?}"),
     }
 }
