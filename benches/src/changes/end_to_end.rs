@@ -1,6 +1,9 @@
 //! From etcd's acknowledgement of a change to the kernel's notification of its commit, with an agent that runs.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use contiv_store::Store;
 use contiv_tests::{
@@ -24,6 +27,8 @@ use crate::{
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change that takes more than one transaction has the next within this time.
 const QUIET: Duration = Duration::from_millis(3);
+/// Rounds that are not measured: they tell how many transactions each kind of change takes.
+const COUNTED: u32 = 5;
 
 pub(super) fn measure(
     lab: &Lab,
@@ -45,24 +50,39 @@ pub(super) fn measure(
     Ok((times, figures))
 }
 
+/// Measures each change until its last transaction. The next change follows at once, so that the machine is never idle: to wake up
+/// an idle processor takes longer than the change.
 fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
     let mut commits = Commits::listen()?;
     while commits.next(Duration::from_millis(200))?.is_some() {}
-    let mut times = Vec::new();
-    for round in 0..ROUNDS {
+    let (mut counts, mut times) = (BTreeMap::new(), Vec::new());
+    for round in 0..COUNTED + ROUNDS {
         for kind in SingleChange::ALL {
+            let late = || LabError::TooLate {
+                event: format!("{} in round {round} is committed", kind.name()),
+                limit: CHANGE_TIMEOUT,
+            };
             let write = operation(kind.write(workload, service(workload, round), round));
             client.runtime.block_on(client.store.commit(vec![write])).map_err(unexpected)?;
             let acknowledged = Instant::now();
-            let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
-                event: format!("{} in round {round} is committed", kind.name()),
-                limit: CHANGE_TIMEOUT,
-            })?;
-            while let Some(next) = commits.next(QUIET)? {
-                last = next;
+            let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(late)?;
+            let count: &mut u32 = counts.entry(kind).or_insert(1);
+            if round < COUNTED {
+                let mut seen = 1;
+                while commits.next(QUIET)?.is_some() {
+                    seen += 1;
+                }
+                *count = seen.max(*count);
+                continue;
+            }
+            for _ in 1..*count {
+                last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(late)?;
             }
             // Zero if the commit is seen before the acknowledgement.
             times.push((kind, last.at.saturating_duration_since(acknowledged)));
+        }
+        if round >= COUNTED && commits.next(QUIET)?.is_some() {
+            return Err(LabError::Unexpected(format!("more transactions in round {round} than before")));
         }
     }
     Ok(by_kind(&times))

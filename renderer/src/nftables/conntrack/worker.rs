@@ -35,9 +35,13 @@ const MAX_REST: Duration = Duration::from_secs(1);
 /// How long unanswered connections are collected before a search: their clients try again after a second. A search takes ten
 /// milliseconds even without any flow, if the kernel's hash table has 262,144 buckets: it visits all of them.
 const GATHER_DELAY: Duration = Duration::from_millis(50);
-/// The least time from the end of a search to the next one that is only about unanswered connections: one search costs as much as
-/// two hundred single changes, so constant change would pay for little else. A first change after a quiet time does not wait for it.
-const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
+/// After a search the next one that is only about unanswered connections waits this many times as long as the search took: one
+/// search costs as much as two hundred single changes, so constant change would pay for little else. So searches take a hundredth
+/// of a processor. A first change after a quiet time does not wait for it.
+const GATHER_FACTOR: u32 = 100;
+/// The limits of this wait.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
+const MAX_INTERVAL: Duration = Duration::from_secs(2);
 /// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
 /// one.
 const WAKE_UP_DELAY: Duration = Duration::from_millis(5);
@@ -150,9 +154,11 @@ impl Worker {
     }
 }
 
-/// When the unanswered connections that were collected since now are searched for. `last_search` is the end of the last search.
-fn gather_until(now: Instant, last_search: Option<Instant>) -> Instant {
-    let next = last_search.map_or(now, |end| end + SEARCH_INTERVAL);
+/// When the unanswered connections that were collected since now are searched for. `last_search` is the end of the last search, and
+/// how long it took.
+fn gather_until(now: Instant, last_search: Option<(Instant, Duration)>) -> Instant {
+    let interval = |took: Duration| (took * GATHER_FACTOR).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let next = last_search.map_or(now, |(end, took)| end + interval(took));
     next.max(now + GATHER_DELAY)
 }
 
@@ -171,7 +177,7 @@ impl BackgroundTask for Worker {
                     start.elapsed()
                 });
                 let end = Instant::now();
-                last_search = Some(end);
+                last_search = Some((end, took));
                 self.pause(end + (took * REST_FACTOR).min(MAX_REST), |_| false);
             }
         }
@@ -250,10 +256,13 @@ mod tests {
     #[test]
     fn constant_change_shares_searches_and_a_first_change_does_not_wait() {
         let now = Instant::now();
-        let ago = |milliseconds| now.checked_sub(Duration::from_millis(milliseconds));
+        let ms = Duration::from_millis;
+        let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));
         assert_eq!(gather_until(now, None), now + GATHER_DELAY);
-        assert_eq!(gather_until(now, ago(60_000)), now + GATHER_DELAY, "after a quiet time");
-        assert_eq!(gather_until(now, ago(100)), now + Duration::from_millis(400), "amid changes");
+        assert_eq!(gather_until(now, search(60_000, 10)), now + GATHER_DELAY, "after a quiet time");
+        assert_eq!(gather_until(now, search(100, 10)), now + ms(900), "amid changes");
+        assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
+        assert_eq!(gather_until(now, search(100, 1000)), now + ms(1900), "one that costs much");
     }
 
     #[test]
