@@ -33,8 +33,11 @@ const fn starts(workload: Workload) -> usize {
     }
 }
 
+/// How long a few changes a second are made.
+const FEW: Duration = Duration::from_secs(20);
+
 /// The time after which the allocator has returned the memory of the start.
-const SETTLE_TIME: Duration = Duration::from_secs(13);
+pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(13);
 
 /// Fills an etcd, starts an agent, and measures.
 ///
@@ -82,12 +85,17 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     ]);
     figures.extend(change::measure(lab, &store, &agent, scenario)?);
     if let Some(duration) = scenario.churn {
-        let load = churn::Load { section, name: "churn", duration, limit: Duration::from_millis(20) };
-        figures.extend(churn::measure(lab, &store, &agent, workload, load, |number| {
+        let change = |number| {
             let service = number as usize * 7919 % workload.services;
             let writes = put(workload.slice(service, 0, Variant::Replaced(number)));
             churn::Change { writes, has_marker: true }
-        })?);
+        };
+        let limit = Duration::from_millis(20);
+        let load = churn::Load { section, name: "churn", rate: 1000, duration, cores: 0.5, limit };
+        let few =
+            churn::Load { name: "few changes", rate: 20, duration: duration.min(FEW), cores: 0.02, ..load };
+        figures.extend(churn::measure(lab, &store, &agent, workload, few, change)?);
+        figures.extend(churn::measure(lab, &store, &agent, workload, load, change)?);
     }
     agent.stop()?;
     if scenario.restart_under_load {

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod command;
 pub mod controllers;
 pub mod figures;
+pub mod folder;
 pub mod million;
 pub mod netlink;
 pub mod parts;

@@ -9,7 +9,7 @@ use contiv_benches::{
     cluster::{self, Scenario},
     controllers,
     figures::{Figure, Limit, Quantity, growth, table},
-    million, parts, peers, plot, progress, routes, runtime,
+    folder, million, parts, peers, plot, progress, routes, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -94,6 +94,8 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
             progress(&format!("cluster, {services} services with {backends} backends"));
             add(figures, cluster::measure(lab, scenario)?);
         }
+        progress("a folder of 10000 services with 3 backends");
+        add(figures, folder::measure(lab)?);
     }
     if is_wanted(controllers::SECTION) && !(options.quick && options.only.is_none()) {
         progress("controllers, 5000 workloads and 10000 services");

@@ -24,8 +24,14 @@ pub(super) fn measure(
     workload: Workload,
     duration: Duration,
 ) -> Result<Vec<Figure>> {
-    let load =
-        churn::Load { section: SECTION, name: "mixed changes", duration, limit: Duration::from_millis(10) };
+    let load = churn::Load {
+        section: SECTION,
+        name: "mixed changes",
+        rate: 1000,
+        duration,
+        cores: 0.5,
+        limit: Duration::from_millis(10),
+    };
     churn::measure(lab, client, agent, workload, load, |number| change(workload, number))
 }
 

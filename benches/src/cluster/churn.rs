@@ -1,4 +1,4 @@
-//! Measures a constant rate of 1,000 changes a second.
+//! Measures a constant rate of changes.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,6 @@ use crate::{
     workload::{Workload, marker_number},
 };
 
-const CHANGES_PER_SECOND: u32 = 1000;
 /// The number of the first marker, outside of the range of other measurements.
 const FIRST_MARKER: u32 = 1 << 20;
 /// Without a commit for this long, no further one is expected.
@@ -31,13 +30,17 @@ const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// When each change was acknowledged or committed.
 type ChangeTimes = BTreeMap<u32, Instant>;
 
-/// The parameters of a measurement, and its limit.
+/// The parameters of a measurement, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) section: &'static str,
     /// The name of its figures.
     pub(crate) name: &'static str,
+    /// Changes a second.
+    pub(crate) rate: u32,
     pub(crate) duration: Duration,
+    /// For the agent's processor time, in processors.
+    pub(crate) cores: f64,
     /// For the 99th percentile of the time until the kernel has a change.
     pub(crate) limit: Duration,
 }
@@ -49,7 +52,7 @@ pub(crate) struct Change {
     pub(crate) has_marker: bool,
 }
 
-/// Makes 1,000 changes a second.
+/// Makes changes at a constant rate.
 pub(crate) fn measure(
     lab: &Lab,
     client: &Client,
@@ -58,59 +61,52 @@ pub(crate) fn measure(
     load: Load,
     change: impl Fn(u32) -> Change + Send,
 ) -> Result<Vec<Figure>> {
-    let Load { section, name, duration, limit } = load;
+    let Load { section, name, rate, duration, cores, limit } = load;
     let before = (process::memory(agent.id())?, process::processor_time(agent.id())?);
     let is_over = AtomicBool::new(false);
     let (written, committed, busy) = thread::scope(|scope| {
         let listener = scope.spawn(|| lab.node.run(|| listen(&is_over)));
-        let written = lab.node.run(|| client.runtime.block_on(write(client, duration, change)));
+        let written = lab.node.run(|| client.runtime.block_on(write(client, rate, duration, change)));
         let busy = process::processor_time(agent.id()).map(|time| time.saturating_sub(before.1));
         is_over.store(true, Ordering::Relaxed);
         let committed = listener.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
         Ok::<_, LabError>((written?, committed?, busy?))
     })?;
-    let missing = written.markers.keys().filter(|number| !committed.contains_key(number)).count();
+    let missing = written.keys().filter(|number| !committed.contains_key(number)).count();
     let latency = |(number, acknowledged): (&u32, &Instant)| {
         committed.get(number).map(|committed| committed.saturating_duration_since(*acknowledged))
     };
-    let latencies: Samples = written.markers.iter().filter_map(latency).collect();
+    let latencies: Samples = written.iter().filter_map(latency).collect();
 
     let figure = |metric: &str, measured: Quantity| {
         Figure::new(section, format!("{name}, {metric}"), (workload.services, workload.backends), measured)
     };
     let at_most = |limit| Limit::AtMost(limit);
     let count = |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
-    let rate = f64::from(written.changes) / duration.as_secs_f64();
     let after = process::memory(agent.id())?;
     let growth = Quantity::Mebibytes(after.resident.number() - before.0.resident.number());
     Ok(vec![
-        figure("changes a second", Quantity::Count(rate)),
+        figure("changes a second", Quantity::Count(f64::from(rate))),
         figure("changes that were never committed", count(missing)).with_limit(at_most(Quantity::Count(0.0))),
         figure("p50", latencies.median().into()),
         figure("p99", latencies.percentile(99).into()).with_limit(at_most(limit.into())),
         figure("processors busy", Quantity::Cores(busy.as_secs_f64() / duration.as_secs_f64()))
-            .with_limit(at_most(Quantity::Cores(0.5))),
+            .with_limit(at_most(Quantity::Cores(cores))),
         figure("growth of memory", growth).with_limit(at_most(Quantity::Mebibytes(5.0))),
     ])
 }
 
-/// The changes that etcd acknowledged.
-struct AcknowledgedChanges {
-    changes: u32,
-    /// When etcd acknowledged those with a marker.
-    markers: ChangeTimes,
-}
-
-/// Writes changes at a constant rate, even if etcd is slow.
+/// Writes changes at a constant rate, even if etcd is slow. Returns when those with a marker were acknowledged.
 async fn write(
     client: &Client,
+    rate: u32,
     duration: Duration,
     change: impl Fn(u32) -> Change,
-) -> Result<AcknowledgedChanges> {
-    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+) -> Result<ChangeTimes> {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut requests = JoinSet::new();
-    let changes = CHANGES_PER_SECOND * u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    let changes = rate * u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
     for number in FIRST_MARKER..FIRST_MARKER + changes {
         ticks.tick().await;
         let Change { writes, has_marker } = change(number);
@@ -121,8 +117,7 @@ async fn write(
         });
     }
     let acknowledged: Result<Vec<_>, StoreError> = requests.join_all().await.into_iter().collect();
-    let markers = acknowledged.map_err(unexpected)?.into_iter().flatten().collect();
-    Ok(AcknowledgedChanges { changes, markers })
+    Ok(acknowledged.map_err(unexpected)?.into_iter().flatten().collect())
 }
 
 /// Records when each change was committed, until the end and as long afterwards as commits arrive.
