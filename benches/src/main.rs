@@ -102,8 +102,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         add(figures, controllers::measure(lab)?);
     }
     if is_wanted(peers::SECTION) {
-        for services in [100, 1000, 5000, 30_000] {
-            if !(options.quick && services > 1000) {
+        for services in [100, 1000, 10_000, 100_000] {
+            let is_too_long =
+                if options.quick { services > 1000 } else { services > 10_000 && options.only.is_none() };
+            if !is_too_long {
                 progress(&format!("peers, {services} services"));
                 add(figures, peers::measure(lab, services)?);
             }

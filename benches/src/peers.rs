@@ -112,8 +112,8 @@ struct Costs {
 const fn loads(services: usize) -> usize {
     match services {
         ..ALL_COMPLETE => 5,
-        // Each takes the peers a quarter of a minute here.
-        ALL_COMPLETE => 4,
+        // Each takes the peers half a minute and more.
+        ALL_COMPLETE => 2,
         _ => 1,
     }
 }

@@ -28,17 +28,29 @@ struct Plot {
 /// A line: its label, the name of its figures, and whether it shows their floor.
 type LineOfFigures = (&'static str, &'static str, bool);
 
-const PLOTS: [Plot; 3] = [
+const PLOTS: [Plot; 4] = [
     Plot {
         file: "one-change.svg",
-        title: "One change, by the number of services (4 backends each)",
+        title: "One change in the kernel, by the number of services (4 backends each)",
         lines: &[
-            ("a backend replaced", "kernel, one replaced backend", false),
-            ("the kernel alone", "kernel, one replaced backend", true),
-            ("a backend less or more", "kernel, one backend less or more", false),
-            ("the kernel alone (validation)", "kernel, one backend less or more", true),
+            ("backend replaced", "backend replaced, kernel, p50", false),
+            ("backend added", "backend added, kernel, p50", false),
+            ("service created", "service created, kernel, p50", false),
+            ("last endpoint lost", "last endpoint lost, kernel, p50", false),
             ("kube-proxy 1.36 layout, nft -f", "kube-proxy 1.36, one change", false),
             ("kube-proxy 1.35 layout, nft -f", "kube-proxy 1.35, one change", false),
+        ],
+    },
+    Plot {
+        file: "end-to-end.svg",
+        title: "One change, from etcd's acknowledgement to the commit, by the number of services",
+        lines: &[
+            ("backend replaced, p50", "backend replaced, end to end, p50", false),
+            ("backend added, p50", "backend added, end to end, p50", false),
+            ("service created, p50", "service created, end to end, p50", false),
+            ("backend replaced, p99", "backend replaced, end to end, p99", false),
+            ("backend added, p99", "backend added, end to end, p99", false),
+            ("service created, p99", "service created, end to end, p99", false),
         ],
     },
     Plot {

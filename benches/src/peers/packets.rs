@@ -25,7 +25,7 @@ use crate::{command::run, statistics::Samples, workload::PORT};
 const fn turns(services: usize) -> (usize, usize) {
     match services {
         ..ALL_COMPLETE => (15, 1030),
-        ALL_COMPLETE => (4, 2030),
+        ALL_COMPLETE => (6, 2030),
         _ => (9, 2030),
     }
 }

@@ -5,4 +5,4 @@ pub(super) const BACKENDS: u16 = 4;
 pub(super) const FIRST_PORT: u16 = 9000;
 /// With more services only some have all their backends and receive packets; the others have one. Otherwise loading takes a
 /// peer minutes, and its rules for the measured services are the same.
-pub(super) const ALL_COMPLETE: usize = 5000;
+pub(super) const ALL_COMPLETE: usize = 10_000;
