@@ -7,6 +7,7 @@ use contiv_renderer::kernel::{Kernel, NetfilterSocket};
 use super::render;
 use crate::kernel::{
     attributes::Attributes,
+    errno::Errno,
     message::{self, Frame, Message},
     uapi::{
         NFPROTO_UNSPEC, NLM_F_ACK_TLVS, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
@@ -121,5 +122,29 @@ fn answer(message: &Message<'_>) -> String {
     let attributes = Attributes::new(payload.get(4 + message::HEADER..).unwrap_or_default(), 0);
     let at = (message.flags & NLM_F_ACK_TLVS != 0).then(|| attributes.get(NLMSGERR_ATTR_OFFS)).flatten();
     let at = at.and_then(|at| at.payload.first_chunk().copied()).map(u32::from_ne_bytes);
-    format!("message {sequence}: error {} at {at:?}", -code)
+    let error = Errno(-code);
+    // The validation of chains follows the verdicts of a map in the order of the kernel's hash table, which is random, and ends at
+    // the first error. If one leads too deep and another to a wrong hook, both answers are right.
+    if at.is_none() && [Errno::EMLINK, Errno::EOPNOTSUPP].contains(&error) {
+        return format!("message {sequence}: error {} or {}", Errno::EMLINK.0, Errno::EOPNOTSUPP.0);
+    }
+    format!("message {sequence}: error {} at {at:?}", error.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_validation_are_alike_and_others_are_not() {
+        let answer_to = |errno: Errno| {
+            let mut bytes = vec![0; message::HEADER];
+            bytes.extend((-errno.0).to_ne_bytes());
+            let frame = Message { kind: NLMSG_ERROR, flags: 0, sequence: 1, bytes: &bytes };
+            answer(&frame)
+        };
+        assert_eq!(answer_to(Errno::EMLINK), "message 1: error 31 or 95");
+        assert_eq!(answer_to(Errno::EOPNOTSUPP), answer_to(Errno::EMLINK));
+        assert_eq!(answer_to(Errno::EINVAL), "message 1: error 22 at None");
+    }
 }
