@@ -4,20 +4,20 @@ use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::unix::net::UnixStream,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 
 use super::{Family, LabError, Namespace, Protocol, Result, sctp};
 
-/// How often an idle server checks whether it must stop; answers are not delayed.
-const STOP_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a server of SCTP reads on after a packet that is no INIT for it.
+const INIT_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// A server on one address. It answers each line (TCP), datagram (UDP) or INIT (SCTP) with `<its name> <source address it
 /// sees>`; SCTP has that in the cookie.
@@ -25,7 +25,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(20);
 /// Dropping it closes its socket and all its connections.
 #[derive(Debug)]
 pub struct Server {
-    stop: Arc<AtomicBool>,
+    /// The thread ends when this is closed.
+    open: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,30 +36,30 @@ impl Server {
         let failed = |error| {
             LabError::system(format!("listen on {address} ({protocol:?}) in {}", namespace.host.name), error)
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let (name, seen) = (name.to_owned(), Arc::clone(&stop));
+        let (open, stop) = UnixStream::pair().map_err(failed)?;
+        let name = name.to_owned();
         let thread = match protocol {
             Protocol::Tcp => {
                 let listener = namespace.run(|| TcpListener::bind(address).map_err(failed))?;
                 listener.set_nonblocking(true).map_err(failed)?;
-                thread::spawn(move || serve_tcp(&listener, &name, &seen))
+                thread::spawn(move || serve_tcp(&listener, &name, &stop))
             }
             Protocol::Udp => {
                 let socket = namespace.run(|| UdpSocket::bind(address).map_err(failed))?;
-                thread::spawn(move || serve_udp(&socket, &name, &seen))
+                thread::spawn(move || serve_udp(&socket, &name, &stop))
             }
             Protocol::Sctp => {
                 let listener = namespace.run(|| sctp::Listener::bind(address).map_err(failed))?;
-                thread::spawn(move || serve_sctp(&listener, &name, &seen))
+                thread::spawn(move || serve_sctp(&listener, &name, &stop))
             }
         };
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { open: Some(open), thread: Some(thread) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.open.take());
         // A server thread that panicked has nothing left to stop.
         self.thread.take().map(JoinHandle::join);
     }
@@ -92,12 +93,9 @@ impl Responder {
     }
 }
 
-fn serve_tcp(listener: &TcpListener, name: &str, stop: &AtomicBool) {
+fn serve_tcp(listener: &TcpListener, name: &str, stop: &UnixStream) {
     thread::scope(|connections| {
-        while !stop.load(Ordering::Relaxed) {
-            if !readable(listener.as_fd()) {
-                continue;
-            }
+        while is_readable_before_stop(listener.as_fd(), stop) {
             // A client that gave up in the meantime is no reason to stop.
             if let Ok((stream, peer)) = listener.accept() {
                 connections.spawn(move || answer_lines(&stream, peer, name, stop));
@@ -106,12 +104,9 @@ fn serve_tcp(listener: &TcpListener, name: &str, stop: &AtomicBool) {
     });
 }
 
-fn answer_lines(stream: &TcpStream, peer: SocketAddr, name: &str, stop: &AtomicBool) {
+fn answer_lines(stream: &TcpStream, peer: SocketAddr, name: &str, stop: &UnixStream) {
     let mut lines = BufReader::new(stream);
-    while !stop.load(Ordering::Relaxed) {
-        if lines.buffer().is_empty() && !readable(stream.as_fd()) {
-            continue;
-        }
+    while !lines.buffer().is_empty() || is_readable_before_stop(stream.as_fd(), stop) {
         let mut line = String::new();
         match lines.read_line(&mut line) {
             Ok(1..) if writeln!(&*stream, "{name} {peer}").is_ok() => {}
@@ -122,12 +117,9 @@ fn answer_lines(stream: &TcpStream, peer: SocketAddr, name: &str, stop: &AtomicB
     }
 }
 
-fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
+fn serve_udp(socket: &UdpSocket, name: &str, stop: &UnixStream) {
     let mut buffer = [0; 64];
-    while !stop.load(Ordering::Relaxed) {
-        if !readable(socket.as_fd()) {
-            continue;
-        }
+    while is_readable_before_stop(socket.as_fd(), stop) {
         if let Ok((_, peer)) = socket.recv_from(&mut buffer) {
             // A lost answer is detected by the client.
             let _ = socket.send_to(format!("{name} {peer}\n").as_bytes(), peer);
@@ -135,17 +127,26 @@ fn serve_udp(socket: &UdpSocket, name: &str, stop: &AtomicBool) {
     }
 }
 
-fn serve_sctp(listener: &sctp::Listener, name: &str, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        if readable(listener.socket().as_fd()) {
-            // Packets other than an INIT for this port get no answer.
-            let _ = listener.answer_one(STOP_INTERVAL, |peer| format!("{name} {peer}\n"));
-        }
+fn serve_sctp(listener: &sctp::Listener, name: &str, stop: &UnixStream) {
+    while is_readable_before_stop(listener.socket().as_fd(), stop) {
+        // Packets other than an INIT for this port get no answer.
+        let _ = listener.answer_one(INIT_TIMEOUT, |peer| format!("{name} {peer}\n"));
     }
 }
 
-/// Waits briefly for something to read or accept.
-fn readable(socket: BorrowedFd<'_>) -> bool {
-    let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
-    poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], timeout).is_ok_and(|ready| ready > 0)
+/// Waits for something to read or accept; false if the server must stop.
+fn is_readable_before_stop(socket: BorrowedFd<'_>, stop: &UnixStream) -> bool {
+    loop {
+        let mut sources =
+            [PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(socket, PollFlags::POLLIN)];
+        match poll(&mut sources, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => continue,
+            Err(_) => return false,
+        }
+        let [stopped, readable] = sources.map(|source| source.any().unwrap_or(true));
+        if stopped || readable {
+            return !stopped;
+        }
+    }
 }

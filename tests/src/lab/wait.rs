@@ -7,8 +7,10 @@ use std::{
 
 use super::{LabError, Result};
 
-/// Short compared with every awaited event, long compared with the cost of a check.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The bounds of the pause between two checks. It is a sixteenth of the time waited so far: short compared with the awaited event,
+/// while long waits leave the processor to what they wait for, and to other tests.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// By what all time limits and poll intervals are multiplied, for machines that are much slower, such as emulated ones.
 const TIMEOUT_FACTOR: &str = "CONTIV_TEST_TIMEOUT_FACTOR";
@@ -39,8 +41,12 @@ pub fn wait_for<T>(event: &str, limit: Duration, mut look: impl FnMut() -> Optio
         if start.elapsed() >= limit {
             return Err(LabError::TooLate { event: event.to_owned(), limit });
         }
-        thread::sleep(scaled(POLL_INTERVAL));
+        thread::sleep(scaled(poll_interval(start.elapsed())));
     }
+}
+
+fn poll_interval(waited: Duration) -> Duration {
+    (waited / 16).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
 #[cfg(test)]
