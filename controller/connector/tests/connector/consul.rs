@@ -33,9 +33,14 @@ fn web(number: u8, tags: &[&str]) -> ConsulInstance {
 
 /// A server with `web`, and a connector that has stored it.
 async fn with_web() -> (ConsulServer, Running) {
+    with_web_and_wait(Duration::from_secs(20)).await
+}
+
+/// The same, where a query without news is answered after `wait`.
+async fn with_web_and_wait(wait: Duration) -> (ConsulServer, Running) {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
-    let running = Running::of(Consul::new(options(&server)));
+    let running = Running::of(Consul::new(ConsulOptions { wait, ..options(&server) }));
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     (server, running)
 }
@@ -155,7 +160,8 @@ async fn index_that_goes_backwards_behind_proxy_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn consul_failures_delete_nothing() {
-    let (server, running) = with_web().await;
+    // Short, since some faults show only when the query for the list of services ends.
+    let (server, running) = with_web_and_wait(Duration::from_secs(1)).await;
     let failures = || running.metric("connector_registry_failures_total").parse::<u64>().unwrap_or_default();
     let faults = [Fault::Down, Fault::NoLeader, Fault::NoHealth, Fault::Truncated, Fault::NoIndex];
     for (number, fault) in (2..).zip(faults) {
