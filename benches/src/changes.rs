@@ -69,9 +69,9 @@ pub fn growths(figures: &[Figure]) -> Vec<Figure> {
 pub fn matrix(figures: &[Figure]) -> String {
     let sizes: BTreeSet<usize> =
         figures.iter().filter(|figure| figure.section == SECTION).map(|figure| figure.services).collect();
-    let seen = |name: &str, services: usize| {
+    let measured = |name: &str, services: usize| {
         let figure = figures.iter().find(|figure| figure.name == name && figure.services == services);
-        figure.map_or_else(String::new, |figure| figure.seen.to_string())
+        figure.map_or_else(String::new, |figure| figure.measured.to_string())
     };
     let row = |first: &str, cells: &dyn Fn(usize) -> String| {
         let cells: Vec<_> = sizes.iter().map(|services| format!("{:>20}", cells(*services))).collect();
@@ -81,7 +81,7 @@ pub fn matrix(figures: &[Figure]) -> String {
         let title = format!("any single change, {title}: p50 / p99, by the number of services");
         let of_kind = |kind: SingleChange| {
             let cell =
-                |services| [50, 99].map(|percent| seen(&name(kind, part, percent), services)).join(" / ");
+                |services| [50, 99].map(|percent| measured(&name(kind, part, percent), services)).join(" / ");
             row(kind.name(), &cell)
         };
         let rows = SingleChange::ALL.map(of_kind).join("\n");

@@ -16,13 +16,13 @@ pub struct Figure {
     /// The number of backends of each.
     pub backends: usize,
     /// The measured value.
-    pub seen: Quantity,
+    pub measured: Quantity,
     /// The time of the kernel alone for the same work in the same run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Quantity>,
     /// The limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<Limit>,
+    pub limit: Option<Limit>,
     /// Whether the limit holds; none without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
@@ -111,10 +111,10 @@ impl Figure {
         section: &'static str,
         name: impl Into<String>,
         (services, backends): (usize, usize),
-        seen: impl Into<Quantity>,
+        measured: impl Into<Quantity>,
     ) -> Self {
-        let (name, seen) = (name.into(), seen.into());
-        Self { section, name, services, backends, seen, floor: None, wanted: None, holds: None }
+        let (name, measured) = (name.into(), measured.into());
+        Self { section, name, services, backends, measured, floor: None, limit: None, holds: None }
     }
 
     /// Adds the floor: what the kernel alone needs.
@@ -126,41 +126,41 @@ impl Figure {
 
     /// Adds a limit. One relative to the floor needs the floor first.
     #[must_use]
-    pub fn with_limit(mut self, wanted: Limit) -> Self {
-        let limit = match wanted {
-            Limit::AtMost(limit) => limit.number(),
+    pub fn with_limit(mut self, limit: Limit) -> Self {
+        let most = match limit {
+            Limit::AtMost(most) => most.number(),
             Limit::TimesFloor(times) => self.floor.map_or(f64::NAN, Quantity::number) * times,
         };
-        self.wanted = Some(wanted);
-        self.holds = Some(self.seen.number() <= limit);
+        self.limit = Some(limit);
+        self.holds = Some(self.measured.number() <= most);
         self
     }
 
     fn cells(&self) -> [String; 7] {
         let or_nothing = |text: Option<String>| text.unwrap_or_default();
-        let ratio = self.floor.map(|floor| format!("{:.2}", self.seen.number() / floor.number()));
+        let ratio = self.floor.map(|floor| format!("{:.2}", self.measured.number() / floor.number()));
         let size = format!("{} x {}", self.services, self.backends);
         [
             format!("{}: {}", self.section, self.name),
             size,
-            self.seen.to_string(),
+            self.measured.to_string(),
             or_nothing(self.floor.map(|floor| floor.to_string())),
             or_nothing(ratio),
-            or_nothing(self.wanted.map(|wanted| wanted.to_string())),
+            or_nothing(self.limit.map(|limit| limit.to_string())),
             or_nothing(self.holds.map(|holds| if holds { "yes" } else { "NO" }.to_owned())),
         ]
     }
 }
 
 /// How much more something costs with the most services than with the fewest; none without two sizes.
-pub fn growth(figures: &[Figure], name: &str, wanted: Limit) -> Option<Figure> {
+pub fn growth(figures: &[Figure], name: &str, limit: Limit) -> Option<Figure> {
     let of_name = || figures.iter().filter(|figure| figure.name == name);
     let first = of_name().min_by_key(|figure| figure.services)?;
     let last =
         of_name().max_by_key(|figure| figure.services).filter(|last| last.services > first.services)?;
-    let growth = Quantity::Times(last.seen.number() / first.seen.number());
+    let growth = Quantity::Times(last.measured.number() / first.measured.number());
     let name = format!("{name}: beside {} services", first.services);
-    Some(Figure::new(last.section, name, (last.services, last.backends), growth).with_limit(wanted))
+    Some(Figure::new(last.section, name, (last.services, last.backends), growth).with_limit(limit))
 }
 
 /// All figures as a table of aligned columns.
@@ -191,16 +191,17 @@ mod tests {
         let figure = |services, seconds| Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds));
         let limit = Limit::AtMost(Quantity::Times(2.0));
         let figures = [figure(100, 1.0), figure(10_000, 9.0), figure(100_000, 3.0)];
-        let growth = |figures| growth(figures, "x", limit).map(|growth| (growth.seen, growth.holds));
+        let growth = |figures| growth(figures, "x", limit).map(|growth| (growth.measured, growth.holds));
         assert_eq!(growth(&figures), Some((Quantity::Times(3.0), Some(false))));
         assert_eq!(growth(&figures[..1]), None);
     }
 
     #[test]
     fn limit_holds_or_does_not_and_may_be_multiple_of_floor() {
-        let figure = |seen| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(seen));
-        let holds =
-            |seen| figure(seen).beside(Quantity::Seconds(2.0)).with_limit(Limit::TimesFloor(1.5)).holds;
+        let figure = |measured| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(measured));
+        let holds = |measured| {
+            figure(measured).beside(Quantity::Seconds(2.0)).with_limit(Limit::TimesFloor(1.5)).holds
+        };
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
         let limit = Limit::AtMost(Quantity::Seconds(1.0));
         assert_eq!(figure(1.1).with_limit(limit).holds, Some(false));

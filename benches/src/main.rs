@@ -173,7 +173,7 @@ fn scenario(quick: bool) -> Vec<Scenario> {
 #[expect(clippy::print_stdout, reason = "this is the result")]
 fn report(figures: &[Figure], options: &Options) -> Result<()> {
     // Single changes have a separate table; this one has only those with a limit.
-    let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.wanted.is_some();
+    let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.limit.is_some();
     println!("{}", table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>()));
     if figures.iter().any(|figure| figure.section == changes::SECTION) {
         println!("{}", changes::matrix(figures));

@@ -45,7 +45,7 @@ const SLOW_CHANGES: usize = 4;
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let services = all_services(lab, services);
     let size = (services.len(), usize::from(BACKENDS));
-    let figure = |name: String, seen: Duration| Figure::new(SECTION, name, size, seen);
+    let figure = |name: String, measured: Duration| Figure::new(SECTION, name, size, measured);
     let mut figures = Vec::new();
     let mut first_packets = FirstPackets::default();
     for time in 0..loads(services.len()) {

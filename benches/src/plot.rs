@@ -105,7 +105,7 @@ pub fn draw_all(figures: &[Figure], folder: &Path) -> Result<()> {
 fn points(figures: &[Figure], name: &str, of_floor: bool) -> Vec<(f64, f64)> {
     let point = |figure: &Figure| {
         let services = f64::from(u32::try_from(figure.services).ok()?);
-        match if of_floor { figure.floor? } else { figure.seen } {
+        match if of_floor { figure.floor? } else { figure.measured } {
             Quantity::Seconds(seconds) => Some((services, seconds * 1e3)),
             _ => None,
         }

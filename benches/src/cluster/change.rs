@@ -30,15 +30,15 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>> {
     let workload = scenario.workload;
     let latencies = lab.node.run(|| latencies(client, workload))?;
-    let figure = |name: &str, seen: Duration| {
-        Figure::new(scenario.section, name, (workload.services, workload.backends), seen)
+    let figure = |name: &str, measured: Duration| {
+        Figure::new(scenario.section, name, (workload.services, workload.backends), measured)
     };
     let mut figures = Vec::new();
-    for ((name, percent), wanted) in
+    for ((name, percent), limit) in
         [("one change, p50", 50), ("one change, p99", 99)].into_iter().zip(scenario.change)
     {
         let figure = figure(name, latencies.percentile(percent));
-        figures.push(wanted.into_iter().fold(figure, Figure::with_limit));
+        figures.push(limit.into_iter().fold(figure, Figure::with_limit));
     }
     let inside = inside(agent)?;
     let limit = Limit::AtMost(Quantity::Seconds(100e-6));

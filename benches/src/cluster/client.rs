@@ -12,8 +12,8 @@ use tokio::runtime::{self, Runtime};
 use crate::workload::Workload;
 
 /// The limits of an etcd transaction: 1.5 MiB and 128 operations.
-const REQUEST_BYTES: usize = 1 << 20;
-const OPERATIONS: usize = 128;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+const MAX_OPERATIONS: usize = 128;
 
 /// A client of etcd in the namespace of the node.
 pub(crate) struct Client {
@@ -37,7 +37,7 @@ impl Client {
             for (key, value) in workload.values() {
                 bytes += value.len();
                 puts.extend(put((key, value)));
-                if bytes > REQUEST_BYTES || puts.len() == OPERATIONS {
+                if bytes > MAX_REQUEST_BYTES || puts.len() == MAX_OPERATIONS {
                     self.store.commit(mem::take(&mut puts)).await?;
                     bytes = 0;
                 }

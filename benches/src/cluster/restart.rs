@@ -40,7 +40,7 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>> {
     let Scenario { section, workload, .. } = scenario;
     let agent = Agent::start(lab, options)?;
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let begin = Instant::now();
     let (connections, restarts) = thread::scope(|scope| {
         let clients: Vec<_> = [&lab.client, &lab.pod1]
@@ -48,12 +48,12 @@ pub(super) fn measure(
             .map(|client| {
                 let of = |frontend| service.address(lab, frontend, Family::V4);
                 let targets = [Frontend::ClusterIp, Frontend::ExternalIp, Frontend::LoadBalancer].map(of);
-                let over = &over;
-                scope.spawn(move || connect_until(over, client, &targets))
+                let is_over = &is_over;
+                scope.spawn(move || connect_until(is_over, client, &targets))
             })
             .collect();
         let restarted = restart(lab, options, agent);
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         let joined = clients
             .into_iter()
             .map(|client| client.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)));
@@ -68,12 +68,12 @@ pub(super) fn measure(
     let sum = |count: fn(&Connections) -> usize| {
         f64::from(u32::try_from(connections.iter().map(count).sum::<usize>()).unwrap_or(u32::MAX))
     };
-    let figure = |name: &str, seen: Quantity| {
+    let figure = |name: &str, measured: Quantity| {
         Figure::new(
             section,
             format!("restart under load, {name}"),
             (workload.services, workload.backends),
-            seen,
+            measured,
         )
     };
     Ok(vec![
@@ -99,11 +99,11 @@ fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>)
     Ok(restarts.into_iter().collect())
 }
 
-fn connect_until(over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) -> Result<Connections> {
+fn connect_until(is_over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) -> Result<Connections> {
     client.run(|| {
         let mut connections = Connections::default();
         // Several targets, since each port of the client can be used for one connection to each.
-        for target in targets.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+        for target in targets.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
             match request(*target) {
                 Ok(()) => connections.answered += 1,
                 Err(error) => connections.failures.push(format!("{target}: {error}")),

@@ -104,8 +104,9 @@ fn figures(
     replace: Vec<Duration>,
 ) -> Vec<Figure> {
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
-    let figure =
-        |name: &str, seen: Duration| Figure::new(SECTION, name, (workload.services, workload.backends), seen);
+    let figure = |name: &str, measured: Duration| {
+        Figure::new(SECTION, name, (workload.services, workload.backends), measured)
+    };
     let cold_floor = median(floor.cold);
     let mut cold = figure("kernel, cold", median(ours.cold)).beside(cold_floor);
     let mut slots =
