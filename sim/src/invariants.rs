@@ -33,10 +33,10 @@ use crate::{
 };
 
 /// After this time without changes and faults, connections to a service must reach its endpoints.
-pub const PROMISED_DELAY: Duration = Duration::from_secs(120);
+pub const CONVERGENCE_LIMIT: Duration = Duration::from_secs(120);
 
 /// The minimum number of services whose deletion at once must be held, if it is more than half of them.
-pub const MASS_DELETION: usize = 10;
+pub const MIN_MASS_DELETION: usize = 10;
 
 /// Everything that the agent reports, except times.
 #[derive(Debug, PartialEq)]
@@ -62,7 +62,7 @@ impl Observed {
         let quarantine: Vec<_> = core
             .quarantine(0)
             .into_iter()
-            .map(|entry| (entry.source, entry.reason, entry.in_force))
+            .map(|entry| (entry.source, entry.reason, entry.active_state))
             .collect();
         let (status, health) = (core.status(), core.proxy_health());
         let mirror = status.mirror.map(|mirror| (mirror.revision, mirror.error));
@@ -147,7 +147,7 @@ fn difference(one: &str, other: &str) -> String {
 
 /// The reports of an agent that starts now with this store, on a node with these addresses and attached pods, with an empty
 /// mirror and an empty kernel.
-pub(crate) fn fresh(
+pub(crate) fn observe_fresh_start(
     store: &ModelStore,
     addresses: &LocalAddresses,
     attached: &BTreeMap<PodId, InterfaceName>,

@@ -45,18 +45,18 @@ use crate::{
 };
 
 /// How many steps the trace of a failure shows.
-const TRACED: usize = 60;
+const MAX_TRACE_STEPS: usize = 60;
 /// The interval of rests: checks of the state when all work is finished.
-const BETWEEN_RESTS: Duration = Duration::from_secs(3600);
+const REST_INTERVAL: Duration = Duration::from_secs(3600);
 /// The limit of steps at one time: more mean an endless loop.
-const STEPS_AT_ONCE: u32 = 10_000;
+const MAX_STEPS_AT_ONE_TIME: u32 = 10_000;
 /// The maximum interval of faults.
 const MAX_FAULT_INTERVAL: Duration = Duration::from_secs(240);
 /// The number of foreign changes in a storm, and their maximum interval: so many that repairs are delayed.
 const STORM_CHANGES: u32 = 30;
 const MAX_STORM_INTERVAL: Duration = Duration::from_millis(500);
 /// The limit for finishing all work.
-const REST_LIMIT: Duration = Duration::from_secs(600);
+const REST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The requests of an operator.
 const OPERATOR: RequestId = RequestId(0);
@@ -181,19 +181,19 @@ pub struct World {
     steps_at_once: u32,
     /// The renderer is slow until then.
     slow_until: Duration,
-    /// The next work of the renderer panics.
-    panics: bool,
+    /// Whether the next work of the renderer panics.
+    will_panic: bool,
     /// The time of the last fault after which flows may fail for a while.
-    disturbed: Duration,
+    last_disturbance: Duration,
     /// The services whose current endpoints the agent knows, and since when.
     stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
     is_resting: bool,
     /// Set to end the run early.
     is_stopped: Arc<AtomicBool>,
     /// Faults that are skipped when they are drawn.
-    without: Vec<Fault>,
+    skipped_faults: Vec<Fault>,
     /// The invariant violated in this step.
-    broken: Option<String>,
+    broken_invariant: Option<String>,
     stats: Stats,
     trace: VecDeque<String>,
 }
@@ -229,17 +229,17 @@ impl World {
             next_fault,
             storm: 0,
             next_sync: Duration::from_secs(1),
-            next_rest: BETWEEN_RESTS,
+            next_rest: REST_INTERVAL,
             recover_at: None,
             steps_at_once: 0,
             slow_until: Duration::ZERO,
-            panics: false,
-            disturbed: Duration::ZERO,
+            will_panic: false,
+            last_disturbance: Duration::ZERO,
             stable: BTreeMap::new(),
             is_resting: false,
             is_stopped: Arc::default(),
-            without: Vec::new(),
-            broken: None,
+            skipped_faults: Vec::new(),
+            broken_invariant: None,
             stats: Stats::default(),
             trace: VecDeque::new(),
         }
@@ -248,16 +248,16 @@ impl World {
     /// Repeats the run of a violation without each kind of fault that it does not need. Returns a violation with a shorter
     /// trace, and the kinds of faults that it needs.
     pub fn shrink(violation: Violation) -> (Violation, Vec<Fault>) {
-        let (mut left, mut without) = (violation, Vec::new());
+        let (mut left, mut skipped_faults) = (violation, Vec::new());
         for fault in faults::ALL {
-            without.push(fault);
-            let mut world = Self { without: without.clone(), ..Self::new(left.seed) };
+            skipped_faults.push(fault);
+            let mut world = Self { skipped_faults: skipped_faults.clone(), ..Self::new(left.seed) };
             match world.run(left.at) {
                 Err(violation) => left = violation,
-                Ok(()) => drop(without.pop()),
+                Ok(()) => drop(skipped_faults.pop()),
             }
         }
-        let needed = faults::ALL.into_iter().filter(|fault| !without.contains(fault)).collect();
+        let needed = faults::ALL.into_iter().filter(|fault| !skipped_faults.contains(fault)).collect();
         (left, needed)
     }
 
@@ -296,7 +296,7 @@ impl World {
             if is_at_rest {
                 self.rest()?;
                 // The times of rests do not depend on the duration of runs.
-                self.next_rest += BETWEEN_RESTS;
+                self.next_rest += REST_INTERVAL;
             }
         }
         if is_at_rest { Ok(()) } else { self.rest() }
@@ -316,7 +316,7 @@ impl World {
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.trace.len() == TRACED {
+        if self.trace.len() == MAX_TRACE_STEPS {
             self.trace.pop_front();
         }
         self.trace.push_back(format!("{:>12.6} s  {}", self.clock.as_secs_f64(), what()));
@@ -356,14 +356,14 @@ impl World {
         // Several steps at one time are performed in the order of `Step`.
         let Some((at, step)) = next.into_iter().min_by_key(|(at, step)| (*at, *step)) else { return Ok(()) };
         self.steps_at_once = if at > self.clock { 0 } else { self.steps_at_once + 1 };
-        if self.steps_at_once > STEPS_AT_ONCE {
+        if self.steps_at_once > MAX_STEPS_AT_ONE_TIME {
             return Err(format!("the step {step:?} is repeated without end, and time does not advance"));
         }
         self.clock = self.clock.max(at);
         self.kernel.set_time(self.clock);
         self.perform(step);
         self.deliver_foreign_changes();
-        if let Some(what) = self.broken.take() {
+        if let Some(what) = self.broken_invariant.take() {
             return Err(what);
         }
         invariants::check_stalls(&self.kernel)?;
@@ -390,7 +390,7 @@ impl World {
             Step::Fault => {
                 self.stats.faults += 1;
                 let (fault, max_interval) = self.draw_fault();
-                if !self.without.contains(&fault) {
+                if !self.skipped_faults.contains(&fault) {
                     self.note(|| format!("{fault:?}"));
                     self.inject(fault);
                 }
@@ -441,7 +441,7 @@ impl World {
                 self.stop(true);
                 self.kernel = new_kernel(&self.addresses);
                 self.kernel.set_time(self.clock);
-                self.disturbed = self.clock;
+                self.last_disturbance = self.clock;
                 // Unsynced writes are lost until the store is read again.
                 self.stable.clear();
             }
@@ -450,7 +450,7 @@ impl World {
             Fault::AddPod if self.agent.is_some() => {
                 // Callers wait, and additions fail, where the renderer is in trouble.
                 let trouble = [Fault::SlowRenderer, Fault::RendererPanic][self.rng.random_range(0..2)];
-                if self.rng.random() && !self.without.contains(&trouble) {
+                if self.rng.random() && !self.skipped_faults.contains(&trouble) {
                     self.inject(trouble);
                 }
                 let input = self.pods.add(&mut self.rng, self.clock);
@@ -481,7 +481,7 @@ impl World {
                     self.store.restore(backup);
                     self.cluster = self.cluster.restored(cluster);
                     self.newest.forget();
-                    self.disturbed = self.clock;
+                    self.last_disturbance = self.clock;
                 }
             }
             Fault::RefuseBatch => self.kernel.inject(KernelFault::RefuseBatch(Errno::ENOMEM)),
@@ -500,12 +500,12 @@ impl World {
                 self.note(|| format!("{change:?}"));
                 // Objects that do not exist, or are owned by the agent, cannot be changed.
                 if self.kernel.apply_foreign_change("contiv", &change).is_ok() {
-                    self.disturbed = self.clock;
+                    self.last_disturbance = self.clock;
                 }
             }
             Fault::SlowRenderer => {
                 self.slow_until = self.clock + self.random_delay(Duration::from_secs(20));
-                self.disturbed = self.slow_until;
+                self.last_disturbance = self.slow_until;
             }
         }
     }
@@ -522,7 +522,7 @@ impl World {
         } else {
             self.pods.lose_agent();
         }
-        self.panics = false;
+        self.will_panic = false;
         self.start_at = self.clock + self.random_delay(Duration::from_secs(30));
     }
 
@@ -571,7 +571,10 @@ impl World {
         });
         self.handle(Input::Timer);
         // A request for the renderer's state panics before the first snapshot.
-        if self.rng.random_bool(0.1) && !self.is_resting && !self.without.contains(&Fault::RendererPanic) {
+        if self.rng.random_bool(0.1)
+            && !self.is_resting
+            && !self.skipped_faults.contains(&Fault::RendererPanic)
+        {
             self.panic();
         }
     }
@@ -596,7 +599,7 @@ impl World {
         self.note(|| brief(&event));
         self.handle(Input::Store(event, received));
         if self.feed.is_idle(&self.store) {
-            self.note_expectations();
+            self.record_expectations();
         } else if is_news {
             // There are no expectations for an intermediate state.
             self.stable.clear();
@@ -606,7 +609,7 @@ impl World {
     /// Performs the renderer's work, and reports the result to the core after a short delay.
     fn work(&mut self) {
         let delay = self.random_delay(Duration::from_millis(50));
-        let panics = std::mem::take(&mut self.panics).then(|| self.rng.random());
+        let panics = std::mem::take(&mut self.will_panic).then(|| self.rng.random());
         let Some(agent) = &mut self.agent else { return };
         let Some((_, work)) = agent.work.take() else { return };
         let name = work.name();
@@ -637,7 +640,7 @@ impl World {
     fn panic(&mut self) {
         let Some(agent) = &mut self.agent else { return };
         if agent.work.is_some() || self.rng.random() {
-            self.panics = true;
+            self.will_panic = true;
             return;
         }
         agent.lose_renderer(&self.kernel, self.is_table_owned);
@@ -697,8 +700,8 @@ impl World {
         }
         let is_checked = can_delete && !was_held && agent.core.status().synced;
         let gone = before.saturating_sub(agent.core.services().len());
-        if is_checked && gone >= invariants::MASS_DELETION * handled && gone * 2 > before {
-            self.broken =
+        if is_checked && gone >= invariants::MIN_MASS_DELETION * handled && gone * 2 > before {
+            self.broken_invariant =
                 Some(format!("{gone} of {before} services were removed at once, and no deletion is held"));
         }
         for output in out.drain(..) {
@@ -708,7 +711,7 @@ impl World {
             agent.out = out;
         }
         if let Err(what) = self.check_state() {
-            self.broken = Some(what);
+            self.broken_invariant = Some(what);
         }
     }
 
@@ -772,7 +775,7 @@ impl World {
             Output::Answer(OPERATOR, _) => {}
             Output::Answer(request, answer) => {
                 if let Err(what) = self.pods.on_answer(request, &answer) {
-                    self.broken = Some(what);
+                    self.broken_invariant = Some(what);
                 }
             }
         }
@@ -780,7 +783,7 @@ impl World {
 
     /// Records since when the agent knows the current endpoints of each service. For a service with an invalid value its
     /// earlier endpoints are expected, if they are those of the last valid value.
-    fn note_expectations(&mut self) {
+    fn record_expectations(&mut self) {
         let clock = self.clock;
         let served: BTreeMap<u16, Vec<Ipv4Addr>> =
             self.cluster.served().map(|(service, endpoints)| (service, endpoints.to_vec())).collect();
@@ -798,8 +801,8 @@ impl World {
 
     /// Connections to a service whose endpoints have not changed for long must reach one of them, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
-        let is_due = |since: Duration| since + invariants::PROMISED_DELAY < self.clock;
-        if !is_due(self.disturbed) {
+        let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
+        if !is_due(self.last_disturbance) {
             return Ok(());
         }
         let has_node_ports = self.own_node.known_since().is_some_and(is_due);
@@ -821,13 +824,13 @@ impl World {
         self.feed.set_down(false);
         self.kernel.forget_faults();
         self.slow_until = Duration::ZERO;
-        self.panics = false;
+        self.will_panic = false;
         let writes = self.cluster.repair(&mut self.rng);
         self.store.commit(writes);
         if let Some(agent) = &mut self.agent {
             agent.next_delivery = self.clock;
         }
-        let limit = self.clock + REST_LIMIT;
+        let limit = self.clock + REST_TIMEOUT;
         let calm = self.clock + Duration::from_secs(90);
         while self.clock < calm || !self.is_at_rest() {
             if self.clock > limit {
@@ -866,7 +869,11 @@ impl World {
         let agent = self.agent.as_mut().ok_or("the agent does not run")?;
         let saved = self.disk.entries();
         let observed = Observed::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
-        observed.compare(&invariants::fresh(&self.store, &self.addresses, agent.core.pods())?)?;
+        observed.compare(&invariants::observe_fresh_start(
+            &self.store,
+            &self.addresses,
+            agent.core.pods(),
+        )?)?;
         if self.disk.pods() != agent.core.pods() {
             return Err(format!("the saved pods differ from the attached ones: {:?}", self.disk.pods()));
         }
@@ -966,14 +973,14 @@ mod tests {
     fn stopped_world_runs_no_further() {
         let mut world = World::new(7);
         world.stop_when(Arc::new(AtomicBool::new(true)));
-        world.run(BETWEEN_RESTS).unwrap();
+        world.run(REST_INTERVAL).unwrap();
         assert_eq!(world.stats().rests, 0);
     }
 
     #[test]
     fn rests_are_an_hour_apart_however_long_it_runs() {
         let mut world = World::new(7);
-        world.run(2 * BETWEEN_RESTS).unwrap();
-        assert_eq!((world.next_rest, world.stats().rests), (3 * BETWEEN_RESTS, 2));
+        world.run(2 * REST_INTERVAL).unwrap();
+        assert_eq!((world.next_rest, world.stats().rests), (3 * REST_INTERVAL, 2));
     }
 }
