@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-/// Exponential backoff with equal jitter. The full pause doubles with each failure, up to the longest one; the actual pause is a
+/// Exponential backoff with equal jitter. The full pause doubles with each failure, up to a maximum; the actual pause is a
 /// random part of it, at least half, so that clients that failed at the same time do not all retry at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
-    longest: Duration,
+    max: Duration,
     failures: u32,
 }
 
 impl Backoff {
-    /// `first` is the full pause after the first failure, `longest` the maximum.
-    pub const fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, failures: 0 }
+    /// `first` is the full pause after the first failure, `max` the largest.
+    pub const fn new(first: Duration, max: Duration) -> Self {
+        Self { first, max, failures: 0 }
     }
 
     /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of
     /// it), as from `rand::random()`; any other value counts as 1.
     pub fn next(&mut self, random: f64) -> Duration {
-        let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.longest);
+        let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.max);
         self.failures = self.failures.saturating_add(1);
         let random = if (0.0..=1.0).contains(&random) { random } else { 1.0 };
         full.saturating_sub((full / 2).mul_f64(1.0 - random))

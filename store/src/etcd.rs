@@ -59,10 +59,10 @@ impl Store for EtcdStore {
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let position = Position::at(revision);
-        async move { self.follow(prefix, &position).await }.boxed()
+        async move { self.resume_watch(prefix, &position).await }.boxed()
     }
 
-    fn follow<'a>(
+    fn resume_watch<'a>(
         &'a self,
         prefix: &'a str,
         position: &'a Position,

@@ -213,7 +213,7 @@ impl Feed {
             None => self.list().await?,
         };
         let store = Arc::clone(&self.store);
-        let mut watch = self.unless_stopped(store.follow(&self.prefix, &position)).await??;
+        let mut watch = self.unless_stopped(store.resume_watch(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
         if self.outage.is_some() || self.is_renewing {
             self.has_answered();

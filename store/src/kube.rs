@@ -17,19 +17,19 @@ mod client;
 mod cluster;
 mod entries;
 mod failure;
-mod follow;
 mod history;
 mod items;
 mod kubeconfig;
 mod list;
 mod list_body;
+mod merged_watch;
 mod object;
 mod optional;
+mod progress;
 mod protobuf;
 mod query;
 mod resource;
 mod review;
-mod tracks;
 mod watch;
 mod watch_body;
 
@@ -48,13 +48,13 @@ use client::Client;
 pub use cluster::{ClusterError, KubeCluster, Node, Pod, PortForward};
 use entries::Entries;
 use failure::Failure;
-use follow::{FollowStream, ResourceStream};
 use list::{Origin, list};
+use merged_watch::{MergedWatch, ResourceStream};
 use optional::OptionalType;
+use progress::{Versions, WatchProgress};
 use resource::Resource;
 pub use resource::{KINDS, Scope};
 pub use review::{Review, TokenReviewer};
-use tracks::{Versions, WatchProgress};
 use watch::Watch;
 
 /// A store on a Kubernetes API server. Cheap to clone; clones share the connections.
@@ -71,7 +71,7 @@ struct Inner {
     is_cached: bool,
     /// The current client; none before the first request and after a failure.
     client: Mutex<Option<Client>>,
-    tracks: Arc<WatchProgress>,
+    progress: Arc<WatchProgress>,
     optional: OptionalType,
 }
 
@@ -97,7 +97,7 @@ impl KubeStore {
                 resources: scope.resources(),
                 is_cached: scope.is_cached(),
                 client: Mutex::default(),
-                tracks: Arc::new(WatchProgress::after(reached)),
+                progress: Arc::new(WatchProgress::after(reached)),
                 optional: OptionalType::default(),
             }),
         }
@@ -124,7 +124,7 @@ impl KubeStore {
             Err(StoreError::Unavailable { .. } | StoreError::Refused { .. }) => {
                 *self.inner.client.lock().await = None;
             }
-            Err(error) if error.is_other_history() => self.inner.tracks.forget_reached(),
+            Err(error) if error.is_other_history() => self.inner.progress.forget_reached(),
             _ => {}
         }
         answer
@@ -137,7 +137,7 @@ impl KubeStore {
         prefix: &str,
         entries: &mut Entries<'_>,
     ) -> Result<i64, StoreError> {
-        let reached = self.inner.tracks.reached();
+        let reached = self.inner.progress.reached();
         for attempt in 1..=ATTEMPTS {
             entries.begin().await;
             match self.list_types(client, prefix, attempt, &reached, entries).await {
@@ -145,7 +145,7 @@ impl KubeStore {
                     // Only a list of the newest state can show that.
                     history::confirm_reached(&reached, &versions)?;
                     entries.send_rest().await;
-                    return Ok(self.inner.tracks.begin(prefix, versions, &entries.problems));
+                    return Ok(self.inner.progress.begin(prefix, versions, &entries.problems));
                 }
                 Err(Failure::Gone | Failure::TooNew) => {}
                 Err(failure) => return Err(watch::error_of(failure, 0)),
@@ -216,8 +216,8 @@ impl KubeStore {
         position: &Position,
     ) -> Result<WatchStream, StoreError> {
         let revision = position.revision();
-        let versions = self.inner.tracks.versions(prefix, revision)?;
-        let is_just_listed = self.inner.tracks.is_just_listed(prefix, revision);
+        let versions = self.inner.progress.versions(prefix, revision)?;
+        let is_just_listed = self.inner.progress.is_just_listed(prefix, revision);
         let mut resources = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
         let open = async |resource: &Resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
@@ -234,16 +234,16 @@ impl KubeStore {
             watches.push(open(first).await?);
         }
         watches.extend(try_join_all(resources.map(&open)).await?);
-        let tracks = Arc::clone(&self.inner.tracks);
+        let progress = Arc::clone(&self.inner.progress);
         if is_just_listed {
             // Its versions are the server's, and cannot have expired.
-            return Ok(FollowStream::new(watches, prefix, versions, tracks).into_stream());
+            return Ok(MergedWatch::new(watches, prefix, versions, progress).into_stream());
         }
         // Checked after opening: if the server is replaced later, the watches end.
         let confirmed = history::confirm(client, &self.inner.resources, &versions, position).await;
         confirmed.map_err(|failure| watch::error_of(failure, revision))?;
-        let follow = FollowStream::new(watches, prefix, versions, tracks);
-        Ok(follow.after_first_events().await?.into_stream())
+        let watch = MergedWatch::new(watches, prefix, versions, progress);
+        Ok(watch.after_first_events().await?.into_stream())
     }
 }
 
@@ -274,10 +274,10 @@ impl Store for KubeStore {
 
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let position = Position::at(revision);
-        async move { self.follow(prefix, &position).await }.boxed()
+        async move { self.resume_watch(prefix, &position).await }.boxed()
     }
 
-    fn follow<'a>(
+    fn resume_watch<'a>(
         &'a self,
         prefix: &'a str,
         position: &'a Position,

@@ -160,9 +160,9 @@ pub trait Store: Send + Sync + 'static {
     /// The changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
-    /// Like [`Store::watch`] from the revision of `position`, for a reader that has watched the store until there.
+    /// Like [`Store::watch`], for a reader that goes on after a pause: it has watched the store up to `position`.
     /// [`StoreError::Replaced`] if the store has another history now, where it can be replaced.
-    fn follow<'a>(
+    fn resume_watch<'a>(
         &'a self,
         prefix: &'a str,
         position: &'a Position,

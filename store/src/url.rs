@@ -96,10 +96,10 @@ fn endpoint(member: &str) -> Result<String, String> {
     };
     let bracketed = host.starts_with('[') && host.ends_with(']');
     if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
-        return Err(format!("the host of {member:?} is no name, IPv4 address or [IPv6 address]"));
+        return Err(format!("the host of {member:?} is not a name, IPv4 address or [IPv6 address]"));
     }
     if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Err(format!("the port of {member:?} is no number from 1 to 65535"));
+        return Err(format!("the port of {member:?} is not a number from 1 to 65535"));
     }
     Ok(member.to_owned())
 }

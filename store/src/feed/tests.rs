@@ -46,7 +46,7 @@ impl Store for ScriptedWatch {
         unreachable!("a feed follows from a position")
     }
 
-    fn follow<'a>(
+    fn resume_watch<'a>(
         &'a self,
         _prefix: &'a str,
         position: &'a Position,

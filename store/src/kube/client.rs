@@ -37,9 +37,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The limit of an answer that is an error, or one object.
-const LARGEST_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The limit of a page of a list that is read as a whole.
-const LARGEST_PAGE: usize = 64 << 20;
+const MAX_PAGE_BYTES: usize = 64 << 20;
 
 /// Whether a connection can be upgraded to a WebSocket, which the API server does in HTTP/1.1 only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Client {
     ) -> Result<Bytes, Failure> {
         let request = Request::get(path_and_query).header(header::ACCEPT, form);
         let answer = self.send(resource, request, "identity", Body::empty()).await?;
-        self.read(answer, LARGEST_PAGE).await
+        self.read(answer, MAX_PAGE_BYTES).await
     }
 
     /// Requests a watch, and returns the answer as soon as it begins. It is not compressed: each event would be by itself.
@@ -129,7 +129,7 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
         let answer = self.send(resource, request, "identity", object.into_bytes().into()).await?;
-        self.read(answer, LARGEST_ANSWER).await
+        self.read(answer, MAX_ANSWER_BYTES).await
     }
 
     async fn read(&self, answer: Response<Body>, limit: usize) -> Result<Bytes, Failure> {
@@ -168,7 +168,8 @@ impl Client {
         }
         let code = answer.status().as_u16();
         let pause = failure::requested_pause(answer.headers());
-        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), LARGEST_ANSWER).collect()).await;
+        let body =
+            timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect()).await;
         let body = body.map_err(|_| late(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
         Err(failure::of(&self.endpoint, resource, &failure::status(code, &body), pause))

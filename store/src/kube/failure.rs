@@ -16,7 +16,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit of a pause that an answer asks for.
 const MAX_REQUESTED_PAUSE: Duration = Duration::from_secs(60);
 /// How much is repeated of an answer that is no `Status` object.
-const LONGEST_TEXT: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(super) fn status(code: u16, body: &[u8]) -> Status {
     let message = protobuf::status_to_json(body);
     let json = message.as_ref().map_or(body, |json| json.as_bytes());
     serde_json::from_slice(json).unwrap_or_else(|_| {
-        let text: String = String::from_utf8_lossy(body).trim().chars().take(LONGEST_TEXT).collect();
+        let text: String = String::from_utf8_lossy(body).trim().chars().take(MAX_QUOTED_CHARS).collect();
         let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
         Status::failure(&text, reason.unwrap_or_default()).with_code(code)
     })

@@ -9,8 +9,8 @@ use super::{
     client::Client,
     failure::Failure,
     list::{newest_version, object_version},
+    progress::Versions,
     resource::Resource,
-    tracks::Versions,
 };
 use crate::{Position, StoreError};
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 /// The limit of one item.
-const LARGEST_ITEM: usize = 16 << 20;
+const MAX_ITEM_BYTES: usize = 16 << 20;
 /// The limit of everything around the items.
-const LARGEST_ENVELOPE: usize = 1 << 20;
+const MAX_ENVELOPE_BYTES: usize = 1 << 20;
 /// The depth of brackets at which the fields of the list are.
 const FIELDS: usize = 1;
 /// The depth at which the items are.
@@ -132,16 +132,16 @@ impl ItemSplitter {
         if self.is_in_items {
             return self.copy_item(bytes);
         }
-        if self.envelope.len() + bytes.len() > LARGEST_ENVELOPE {
-            return Err(format!("it has more than {LARGEST_ENVELOPE} bytes beside its items"));
+        if self.envelope.len() + bytes.len() > MAX_ENVELOPE_BYTES {
+            return Err(format!("it has more than {MAX_ENVELOPE_BYTES} bytes beside its items"));
         }
         self.envelope.extend_from_slice(bytes);
         Ok(())
     }
 
     fn copy_item(&mut self, bytes: &[u8]) -> Result<(), String> {
-        if self.item.len() + bytes.len() > LARGEST_ITEM {
-            return Err(format!("one object is larger than {LARGEST_ITEM} bytes"));
+        if self.item.len() + bytes.len() > MAX_ITEM_BYTES {
+            return Err(format!("one object is larger than {MAX_ITEM_BYTES} bytes"));
         }
         self.item.extend_from_slice(bytes);
         Ok(())
@@ -213,7 +213,7 @@ mod tests {
             }
             chunks += 1;
         };
-        assert!(error.contains("one object") && chunks + 1 == LARGEST_ITEM >> 16, "{error} {chunks}");
+        assert!(error.contains("one object") && chunks + 1 == MAX_ITEM_BYTES >> 16, "{error} {chunks}");
     }
 
     proptest! {

@@ -116,7 +116,7 @@ impl Scope {
         for resource in &mut resources {
             match resource.kind {
                 Kind::Node if !address.nodes => resource.fields = format!("metadata.name={name}"),
-                // Endpoint slices have the labels of their service, unless somebody else writes them.
+                // Endpoint slices have the labels of their service, unless another writer makes them.
                 Kind::Service | Kind::EndpointSlice if proxy_name.is_empty() => {
                     resource.labels = format!("{HEADLESS},!{PROXY_NAME}");
                 }

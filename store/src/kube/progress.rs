@@ -22,7 +22,7 @@ struct State {
     newest: i64,
     /// The newest known version of each type: a list must not be older.
     reached: Versions,
-    tracks: BTreeMap<String, PrefixProgress>,
+    prefixes: BTreeMap<String, PrefixProgress>,
 }
 
 /// The progress of one prefix.
@@ -55,42 +55,42 @@ impl WatchProgress {
     /// A new revision for a list.
     pub(super) fn begin(&self, prefix: &str, versions: Versions, problems: &[Problem]) -> i64 {
         let mut state = self.0.lock();
-        let track = state.tracks.entry(prefix.to_owned()).or_default();
-        track.problems.clear();
+        let known = state.prefixes.entry(prefix.to_owned()).or_default();
+        known.problems.clear();
         for problem in problems {
-            track.problems.entry(problem.source.clone()).or_default().push(problem.clone());
+            known.problems.entry(problem.source.clone()).or_default().push(problem.clone());
         }
         let revision = state.push(prefix, versions);
-        state.tracks.entry(prefix.to_owned()).or_default().listed = Some(revision);
+        state.prefixes.entry(prefix.to_owned()).or_default().listed = Some(revision);
         revision
     }
 
     /// True if the revision of the last list is watched for the first time.
     pub(super) fn is_just_listed(&self, prefix: &str, revision: i64) -> bool {
         let mut state = self.0.lock();
-        let track = state.tracks.get_mut(prefix);
-        track.is_some_and(|track| track.listed.take() == Some(revision))
+        let known = state.prefixes.get_mut(prefix);
+        known.is_some_and(|known| known.listed.take() == Some(revision))
     }
 
-    /// A new revision for changes, with the complete list of problems if there are new ones: `news` has each changed key with
+    /// A new revision for changes, with the complete list of problems if there are new ones: `problems_by_key` has each changed key with
     /// its problems.
     pub(super) fn advance(
         &self,
         prefix: &str,
         versions: Versions,
-        news: Vec<(String, Vec<Problem>)>,
+        problems_by_key: Vec<(String, Vec<Problem>)>,
     ) -> (i64, Option<Vec<Problem>>) {
         let mut state = self.0.lock();
-        let track = state.tracks.entry(prefix.to_owned()).or_default();
-        let is_worse = news.iter().any(|(_, problems)| !problems.is_empty());
-        for (key, problems) in news {
+        let known = state.prefixes.entry(prefix.to_owned()).or_default();
+        let is_worse = problems_by_key.iter().any(|(_, problems)| !problems.is_empty());
+        for (key, problems) in problems_by_key {
             if problems.is_empty() {
-                track.problems.remove(&key);
+                known.problems.remove(&key);
             } else {
-                track.problems.insert(key, problems);
+                known.problems.insert(key, problems);
             }
         }
-        let problems = is_worse.then(|| track.problems.values().flatten().cloned().collect());
+        let problems = is_worse.then(|| known.problems.values().flatten().cloned().collect());
         (state.push(prefix, versions), problems)
     }
 
@@ -100,7 +100,7 @@ impl WatchProgress {
     /// When it is no longer remembered: list again.
     pub(super) fn versions(&self, prefix: &str, revision: i64) -> Result<Versions, StoreError> {
         let state = self.0.lock();
-        let remembered = state.tracks.get(prefix).map(|track| &track.revisions);
+        let remembered = state.prefixes.get(prefix).map(|known| &known.revisions);
         let found = remembered.and_then(|all| all.iter().find(|(of, _)| *of == revision));
         found.map(|(_, versions)| versions.clone()).ok_or(StoreError::Compacted {
             requested: revision,
@@ -113,11 +113,11 @@ impl State {
     fn push(&mut self, prefix: &str, versions: Versions) -> i64 {
         self.newest += 1;
         self.reached.extend(versions.clone());
-        let track = self.tracks.entry(prefix.to_owned()).or_default();
-        if track.revisions.len() == MAX_REVISIONS {
-            track.revisions.pop_front();
+        let known = self.prefixes.entry(prefix.to_owned()).or_default();
+        if known.revisions.len() == MAX_REVISIONS {
+            known.revisions.pop_front();
         }
-        track.revisions.push_back((self.newest, versions));
+        known.revisions.push_back((self.newest, versions));
         self.newest
     }
 }
@@ -136,24 +136,26 @@ mod tests {
 
     #[test]
     fn busy_prefix_does_not_make_revisions_of_quiet_one_forgotten() {
-        let tracks = WatchProgress::default();
-        let quiet = tracks.begin("/quiet/", versions("7"), &[]);
+        let progress = WatchProgress::default();
+        let quiet = progress.begin("/quiet/", versions("7"), &[]);
         for i in 0..100 {
-            tracks.advance("/busy/", versions(&i.to_string()), Vec::new());
+            progress.advance("/busy/", versions(&i.to_string()), Vec::new());
         }
-        assert_eq!(tracks.versions("/quiet/", quiet).unwrap(), versions("7"));
-        assert!(matches!(tracks.versions("/busy/", quiet + 1), Err(StoreError::Compacted { .. })));
+        assert_eq!(progress.versions("/quiet/", quiet).unwrap(), versions("7"));
+        assert!(matches!(progress.versions("/busy/", quiet + 1), Err(StoreError::Compacted { .. })));
     }
 
     #[test]
     fn problems_are_reported_together_when_one_is_new() {
-        let tracks = WatchProgress::default();
-        tracks.begin("/", versions("1"), &[problem("/a")]);
-        let (_, problems) = tracks.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
+        let progress = WatchProgress::default();
+        progress.begin("/", versions("1"), &[problem("/a")]);
+        let (_, problems) =
+            progress.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
         assert_eq!(problems.unwrap(), [problem("/a"), problem("/b")]);
-        let (_, problems) = tracks.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
+        let (_, problems) = progress.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
         assert_eq!(problems, None, "the reader drops the problems of a key that changed");
-        let (_, problems) = tracks.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
+        let (_, problems) =
+            progress.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
         assert_eq!(problems.unwrap(), [problem("/b"), problem("/c")]);
     }
 }

@@ -10,13 +10,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     object::ReceivedObject,
-    tracks::{Versions, WatchProgress},
+    progress::{Versions, WatchProgress},
     watch::{ResourceEvent, WatchChange},
 };
 use crate::{Batch, Change, Problem, StoreError, WatchEvent, WatchStream};
 
-/// How many available events become one batch.
-const LARGEST_BATCH: usize = 256;
+/// How many available events become one batch at most.
+const MAX_BATCH_EVENTS: usize = 256;
 /// How long to wait for the first events of watches. An expired version is reported as the first event of a successful answer.
 const FIRST_EVENTS_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -25,11 +25,12 @@ pub(super) type ResourceStream = BoxStream<'static, Result<ResourceEvent, StoreE
 
 type EventStream = SelectAll<ResourceStream>;
 
-pub(super) struct FollowStream {
+/// The watches of all types as one stream.
+pub(super) struct MergedWatch {
     events: ReadyChunks<EventStream>,
     prefix: String,
     versions: Versions,
-    tracks: Arc<WatchProgress>,
+    progress: Arc<WatchProgress>,
     /// Output that is ready, before anything is read.
     waiting: VecDeque<Output>,
     has_failed: bool,
@@ -41,7 +42,7 @@ enum Output {
     Changes {
         changes: Vec<Change>,
         /// Each changed key, with its problems.
-        news: Vec<(String, Vec<Problem>)>,
+        problems_by_key: Vec<(String, Vec<Problem>)>,
         /// The versions of all types after the changes.
         versions: Versions,
     },
@@ -49,19 +50,19 @@ enum Output {
     Failure(StoreError),
 }
 
-impl FollowStream {
+impl MergedWatch {
     /// The merged watches for keys with `prefix`; they began at `versions`.
     pub(super) fn new(
         watches: Vec<ResourceStream>,
         prefix: &str,
         versions: Versions,
-        tracks: Arc<WatchProgress>,
+        progress: Arc<WatchProgress>,
     ) -> Self {
         Self {
-            events: select_all(watches).ready_chunks(LARGEST_BATCH),
+            events: select_all(watches).ready_chunks(MAX_BATCH_EVENTS),
             prefix: prefix.to_owned(),
             versions,
-            tracks,
+            progress,
             waiting: VecDeque::new(),
             has_failed: false,
         }
@@ -73,8 +74,8 @@ impl FollowStream {
     /// When one of them fails immediately: then the stream has not begun.
     pub(super) async fn after_first_events(mut self) -> Result<Self, StoreError> {
         let deadline = Instant::now() + FIRST_EVENTS_TIMEOUT;
-        while let Ok(Some(happened)) = timeout_at(deadline, self.events.next()).await {
-            self.handle(happened);
+        while let Ok(Some(events)) = timeout_at(deadline, self.events.next()).await {
+            self.handle(events);
             if self.has_failed {
                 break;
             }
@@ -93,19 +94,20 @@ impl FollowStream {
     }
 
     fn events(self) -> impl Stream<Item = Result<WatchEvent, StoreError>> + Send {
-        stream::unfold(self, async |mut follow| {
-            while follow.waiting.is_empty() && !follow.has_failed {
+        stream::unfold(self, async |mut watch| {
+            while watch.waiting.is_empty() && !watch.has_failed {
                 // Without watches the stream stays open.
-                let Some(happened) = follow.events.next().await else {
+                let Some(events) = watch.events.next().await else {
                     return std::future::pending().await;
                 };
-                follow.handle(happened);
+                watch.handle(events);
             }
-            let next = match follow.waiting.pop_front()? {
-                Output::Changes { changes, news, versions } => {
-                    let (revision, problems) = follow.tracks.advance(&follow.prefix, versions, news);
+            let next = match watch.waiting.pop_front()? {
+                Output::Changes { changes, problems_by_key, versions } => {
+                    let (revision, problems) =
+                        watch.progress.advance(&watch.prefix, versions, problems_by_key);
                     if let Some(problems) = problems {
-                        follow.waiting.push_front(Output::Problems(problems));
+                        watch.waiting.push_front(Output::Problems(problems));
                     }
                     Ok(WatchEvent::Changed(Batch { revision, changes }))
                 }
@@ -113,26 +115,26 @@ impl FollowStream {
                 Output::Failure(error) => {
                     // The next list has another history.
                     if error.is_other_history() {
-                        follow.tracks.forget_reached();
+                        watch.progress.forget_reached();
                     }
                     Err(error)
                 }
             };
-            Some((next, follow))
+            Some((next, watch))
         })
     }
 
-    fn handle(&mut self, happened: Vec<Result<ResourceEvent, StoreError>>) {
+    fn handle(&mut self, events: Vec<Result<ResourceEvent, StoreError>>) {
         let mut changes = Vec::new();
-        let mut news = Vec::new();
+        let mut problems_by_key = Vec::new();
         let mut failure = None;
-        for one in happened {
-            match one {
+        for event in events {
+            match event {
                 Ok(ResourceEvent { resource, version, change }) => {
                     self.versions.insert(resource.kind, version);
                     let Some((change, problems)) = change.map(into_change) else { continue };
                     if change.key().starts_with(&self.prefix) {
-                        news.push((change.key().to_owned(), problems));
+                        problems_by_key.push((change.key().to_owned(), problems));
                         changes.push(change);
                     }
                 }
@@ -143,7 +145,7 @@ impl FollowStream {
             }
         }
         // Without changes it reports progress.
-        self.waiting.push_back(Output::Changes { changes, news, versions: self.versions.clone() });
+        self.waiting.push_back(Output::Changes { changes, problems_by_key, versions: self.versions.clone() });
         self.has_failed = failure.is_some();
         self.waiting.extend(failure.map(Output::Failure));
     }
