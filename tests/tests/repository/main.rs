@@ -8,5 +8,6 @@ mod imports;
 mod mutants;
 mod purity;
 mod units;
+mod untested;
 mod words;
 mod workspace;

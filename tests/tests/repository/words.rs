@@ -1,12 +1,8 @@
 //! Words that this repository no longer uses, since Kubernetes, netfilter or etcd have others for the same things.
-#![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
-use crate::workspace::root;
+use crate::workspace::{files, root};
 
 /// Files that may contain the words: the history of changes, and this table.
 const EXCEPT: [&str; 2] = ["CHANGELOG.md", "tests/tests/repository/words.rs"];
@@ -96,21 +92,6 @@ const NUMBERED: [(&str, &str); 2] =
     [("complaint ", "the subject itself"), ("issue ", "the public thread, such as etcd-io/etcd#15220")];
 
 const KEYWORDS: [&str; 6] = ["struct", "enum", "trait", "type", "union", "fn"];
-
-/// All files below a folder, without what tools make.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if name == "target" || name == ".git" {
-            continue;
-        }
-        if path.is_symlink() {
-            continue;
-        }
-        if path.is_dir() { files(&path, found) } else { found.push(path) }
-    }
-}
 
 /// The words in a line that are not to be used, each with the word in use.
 fn old_words(line: &str) -> Vec<(&'static str, &'static str)> {

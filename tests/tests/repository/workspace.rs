@@ -2,7 +2,7 @@
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -25,4 +25,19 @@ pub(crate) fn packages() -> Vec<Value> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+/// All files below a folder, without what tools make.
+pub(crate) fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
 }
