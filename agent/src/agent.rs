@@ -104,7 +104,7 @@ async fn run_until_stopped(
         },
         feed,
         receiver,
-        config.renderers.iter().map(|name| spec(*name, options.clone())).collect(),
+        config.renderers.iter().map(|name| renderer_spec(*name, options.clone())).collect(),
         Arc::<Metrics>::clone(&metrics),
         outputs,
     )
@@ -255,7 +255,7 @@ fn ended_early(end: NodeEnd) -> anyhow::Result<()> {
     Err(anyhow!("the node core ended unexpectedly; this is a bug"))
 }
 
-fn spec(name: RendererName, options: registry::Options) -> RendererSpec {
+fn renderer_spec(name: RendererName, options: registry::Options) -> RendererSpec {
     let name = name.as_str();
     RendererSpec::new(name, move || {
         // The name was validated when the configuration was read.

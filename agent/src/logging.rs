@@ -27,7 +27,7 @@ pub(crate) use panics::panic_message;
 #[derive(Debug, Error)]
 pub enum LevelError {
     /// A part that is neither a level nor a module with a level.
-    #[error("{0:?} is no level")]
+    #[error("{0:?} is not a log level")]
     NoLevel(String),
     /// An empty level, alone or of a module.
     #[error("the level{} is missing", .0.as_ref().map_or_else(String::new, |module| format!(" of {module:?}")))]
@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(printed(" info , contiv_store=debug").unwrap(), "contiv_store=debug,info");
         let refused = printed("info,contiv_store[list{prefix=(a+)+}]=debug").unwrap_err().to_string();
         assert!(refused.contains("names a span") && refused.contains("contiv_store["), "{refused}");
-        assert!(printed("inof").unwrap_err().to_string().contains("no level"));
+        assert!(printed("inof").unwrap_err().to_string().contains("not a log level"));
     }
 }

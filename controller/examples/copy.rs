@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for operation in [
         put("/notes/milk", "buy some"),
         put("/notes/milk", "buy two"),
-        put("/copies/milk", "somebody scribbled here"),
+        put("/copies/milk", "changed by another writer"),
         delete("/copies/milk"),
         delete("/notes/milk"),
     ] {

@@ -168,10 +168,10 @@ mod tests {
             assert_eq!(seen.as_ref().map(|object| object.value.as_str()), expected);
         }
         let before = controller.context().await.unwrap();
-        put(&store, "/t/1", "of somebody else").await;
+        put(&store, "/t/1", "of another writer").await;
         assert!(before.writer().create(&"/t/1".into(), "refused").await.is_err());
         let seen = controller.context().await.unwrap().cache().get("/t/1").unwrap();
-        assert_eq!(seen.value, "of somebody else");
+        assert_eq!(seen.value, "of another writer");
     }
 
     #[tokio::test(start_paused = true)]

@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Frontend {
             Some(Self::Address { address: at.ip(), protocol, port: at.port() })
         };
         parse().ok_or_else(|| {
-            de::Error::custom(format_args!("{text:?} is no address and port, and no node port"))
+            de::Error::custom(format_args!("{text:?} is neither an address with a port nor a node port"))
         })
     }
 }

@@ -52,14 +52,14 @@ macro_rules! namespaced_id {
                 let text = String::deserialize(deserializer)?;
                 let parts = text.split_once('/');
                 let (namespace, name) =
-                    parts.ok_or_else(|| de::Error::custom(format_args!("{text:?} is no NAMESPACE/NAME")))?;
+                    parts.ok_or_else(|| de::Error::custom(format_args!("{text:?} is not of the form NAMESPACE/NAME")))?;
                 Ok(Self::new(namespace, name))
             }
         }
     };
 }
 
-/// Compares two texts; two references to one text are equal without a look at it.
+/// Compares two texts; two references to the same text are equal without comparing bytes.
 fn shared_cmp(a: &Arc<str>, b: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }

@@ -225,7 +225,7 @@ impl<R: Renderer> PoisonIsolator<R> {
         report.rejected.extend(self.refused.iter().map(|(id, refusal)| Rejected {
             service: id.clone(),
             reason: refusal.reason.clone(),
-            in_force: if refusal.last_good.is_some() { "last good" } else { "nothing" },
+            active_state: if refusal.last_good.is_some() { "last good" } else { "nothing" },
         }));
         report
     }

@@ -80,7 +80,7 @@ pub struct Rejected {
     /// Why.
     pub reason: String,
     /// The state that is used instead: `last good`, `nothing`, or [`LEFT_TO_NFTABLES`].
-    pub in_force: &'static str,
+    pub active_state: &'static str,
 }
 
 /// The renderer `nftables` serves it instead: the renderer `route` cannot carry the service at present.

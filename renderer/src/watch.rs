@@ -34,7 +34,7 @@ impl fmt::Display for ForeignChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.by {
             Some(process) => write!(f, "{process} {}", self.what),
-            None => write!(f, "somebody {}", self.what),
+            None => write!(f, "an unknown process {}", self.what),
         }
     }
 }
@@ -63,6 +63,6 @@ mod tests {
         let what = "deleted the table".to_owned();
         let by = Some(Process { name: "nft\n".to_owned(), pid: 7 });
         assert_eq!(ForeignChange { what: what.clone(), by }.to_string(), "nft\\n (pid 7) deleted the table");
-        assert_eq!(ForeignChange { what, by: None }.to_string(), "somebody deleted the table");
+        assert_eq!(ForeignChange { what, by: None }.to_string(), "an unknown process deleted the table");
     }
 }

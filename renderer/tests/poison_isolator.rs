@@ -49,7 +49,11 @@ fn snapshot(count: usize, version: u32, poison: &[usize]) -> Snapshot {
 }
 
 fn refused(report: &Report) -> Vec<(String, &'static str)> {
-    report.rejected.iter().map(|rejected| (rejected.service.name.to_string(), rejected.in_force)).collect()
+    report
+        .rejected
+        .iter()
+        .map(|rejected| (rejected.service.name.to_string(), rejected.active_state))
+        .collect()
 }
 
 /// The output of a renderer without faults.

@@ -54,7 +54,8 @@ impl FromStr for Server {
             Some(rest) => rest.strip_suffix(']').filter(is_ipv6),
             None => Some(host).filter(|name| !name.contains(['[', ']'])),
         };
-        let name = name.ok_or_else(|| format!("the host {host:?} is no name and no address; {example}"))?;
+        let name =
+            name.ok_or_else(|| format!("the host {host:?} is neither a name nor an address; {example}"))?;
         Ok(Self { host: name.to_owned(), port: uri.port_u16().unwrap_or(default_port) })
     }
 }

@@ -38,10 +38,10 @@ impl Reference {
     }
 }
 
-const WRITTEN: &str =
+const GENERATED_NOTICE: &str =
     "<!-- Written by scripts/reference from the code; a test fails when it is out of date. -->\n";
 
-const PROGRAMMING: &str = "
+const PROGRAMMING_LATENCY_TEXT: &str = "
 `contiv_network_programming_duration_seconds` begins with the receipt of the store's message, before any waiting in the agent; if
 one call applies several changes, the oldest one counts. With a folder of manifests it begins when the files have been read.
 `contiv_network_programming_since_trigger_seconds` is the metric of kube-proxy: it begins with the change of a pod or service that
@@ -50,7 +50,7 @@ reflector copies. Slices without it do not count, nor changes before the start o
 machines.
 ";
 
-const SCRAPES: &str = "
+const SCRAPES_TEXT: &str = "
 ## Scrapes from other machines
 
 The debug HTTP is only for this machine. `metrics-listen` serves `/metrics`, and nothing else, at a separate address:
@@ -73,7 +73,7 @@ metrics-token-review = true
 - While another program uses the address, as kube-proxy uses 10249, the agent retries until it is free.
 ";
 
-const KUBE_PROXY: &str = "
+const KUBE_PROXY_TEXT: &str = "
 ## Under kube-proxy's names
 
 With `kube-proxy-metrics` dashboards, alerts and recording rules for kube-proxy keep working: these metrics have the names, types,
@@ -99,7 +99,7 @@ Not exported: `kubeproxy_sync_proxy_rules_iptables_*` and `kubeproxy_iptables_*`
 `rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, which are metrics of Kubernetes' own programs.
 ";
 
-const TRACES: &str = "
+const TRACES_TEXT: &str = "
 ## Traces
 
 With `otlp-endpoint` (or the standard `OTEL_EXPORTER_OTLP_ENDPOINT`) the agent sends a trace of each change to an
@@ -121,7 +121,7 @@ token, are set by `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds 
 fn metrics() -> String {
     let text = Metrics::with_examples().text(Exposition::OpenMetrics).unwrap_or_default();
     let mut page = format!(
-        "# Metrics\n\nFor operators who collect metrics and write alerts.\n\n{WRITTEN}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these metrics, and so has `metrics-listen` (below): in Prometheus' text format, \
+        "# Metrics\n\nFor operators who collect metrics and write alerts.\n\n{GENERATED_NOTICE}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these metrics, and so has `metrics-listen` (below): in Prometheus' text format, \
          or OpenMetrics 1.0 if requested, compressed if the client accepts it. \
          The network-programming metrics have kube-proxy's names with the prefix `contiv_`, and the labels \
          `namespace` and `service` are those of kube-state-metrics. \
@@ -145,10 +145,10 @@ fn metrics() -> String {
          with `service-counters` above 0, and restarts at zero with the kernel's counters: when the number of backends of a \
          service changes, or the table is created again.\n",
     );
-    page.push_str(PROGRAMMING);
-    page.push_str(SCRAPES);
-    page.push_str(KUBE_PROXY);
-    page.push_str(TRACES);
+    page.push_str(PROGRAMMING_LATENCY_TEXT);
+    page.push_str(SCRAPES_TEXT);
+    page.push_str(KUBE_PROXY_TEXT);
+    page.push_str(TRACES_TEXT);
     page
 }
 
@@ -171,7 +171,7 @@ fn labels(name: &str, text: &str) -> String {
 /// All keys of both files.
 fn configuration() -> anyhow::Result<String> {
     let mut page = format!(
-        "# Configuration\n\nFor operators: all settings with their defaults.\n\n{WRITTEN}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
+        "# Configuration\n\nFor operators: all settings with their defaults.\n\n{GENERATED_NOTICE}\nEach key of a file is a flag of the command too (`--KEY`), and an environment \
          variable, which counts as unset if it is empty. Flags override the environment, the environment overrides the file, \
          and the file the defaults. Unknown keys are errors. `--check-config` prints the effective configuration, or its errors.\n"
     );

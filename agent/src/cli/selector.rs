@@ -83,7 +83,7 @@ fn key(text: &str) -> Result<String, String> {
     let key = text.trim();
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if key.is_empty() || !key.chars().all(is_good) {
-        return Err(format!("{key:?} is no name of a label; as in app=web,tier!=cache"));
+        return Err(format!("{key:?} is not the name of a label; as in app=web,tier!=cache"));
     }
     Ok(key.to_owned())
 }

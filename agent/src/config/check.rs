@@ -93,7 +93,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         );
     } else if !config.otlp_endpoint.is_empty() && !is_http(&config.otlp_endpoint) {
         problems.push(format!(
-            "otlp-endpoint: {:?} is no URL of a collector; as in http://127.0.0.1:4318, without a password \
+            "otlp-endpoint: {:?} is not the URL of a collector; as in http://127.0.0.1:4318, without a password \
              (OTEL_EXPORTER_OTLP_HEADERS can hold one)",
             without_password(&config.otlp_endpoint)
         ));

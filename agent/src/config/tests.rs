@@ -304,7 +304,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             &[],
             "etcd-password-file: it is of no use without etcd-user; set both or none",
         ),
-        ("", &["--log-level=inof"], "log-level: \"inof\" is no level"),
+        ("", &["--log-level=inof"], "log-level: \"inof\" is not a log level"),
         ("", &["--log-level=a=b=c"], "log-level: "),
         ("", &["--local-endpoint-weight=0"], "--local-endpoint-weight"),
     ] {

@@ -55,7 +55,9 @@ pub(super) async fn add(
     let pod = pod_id(&namespace, &name)?;
     let is_name = interface.parse::<InterfacePattern>().is_ok_and(|pattern| !pattern.is_prefix());
     if !is_name {
-        return Err(ApiError::BadRequest(format!("interface: {interface:?} is no name of an interface")));
+        return Err(ApiError::BadRequest(format!(
+            "interface: {interface:?} is not the name of an interface"
+        )));
     }
     if !(api.has_interface)(&interface) {
         return Err(ApiError::BadRequest(format!(
@@ -70,7 +72,7 @@ pub(super) async fn add(
     };
     let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= MAX_WAIT);
     let limit = limit.ok_or_else(|| {
-        ApiError::BadRequest(format!("wait: {wait:?} is no time up to {MAX_WAIT:?}, such as 5s"))
+        ApiError::BadRequest(format!("wait: {wait:?} is not a duration up to {MAX_WAIT:?}, such as 5s"))
     })?;
     let add = move |request| Input::AddPod { pod, interface, wait: Some((limit, request)) };
     let (request, result) = Request::answered(add);

@@ -75,7 +75,7 @@ async fn readiness_waits_for_store_and_for_every_renderer() {
     assert_eq!(ok(&harness, "/liveness").await["status"], "ok");
     let (status, reason) = error(&harness, "/readiness").await;
     assert_eq!((status, reason.contains("store")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
-    harness.say(web()).await;
+    harness.deliver(web()).await;
     harness.renderer("dry-run", |view| view.ready).await;
     let (status, reason) = error(&harness, "/readiness").await;
     assert_eq!((status, reason.contains("renderer")), (StatusCode::SERVICE_UNAVAILABLE, true), "{reason}");
@@ -83,7 +83,10 @@ async fn readiness_waits_for_store_and_for_every_renderer() {
     harness.renderer("test", |view| view.failures > 0).await;
     let (status, reason) = error(&harness, "/readiness").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(reason.contains("test: the kernel refused to do anything: as the test wants it"), "{reason}");
+    assert!(
+        reason.contains("test: the kernel refused to do anything: failure injected by the test"),
+        "{reason}"
+    );
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.ready).await;
     assert_eq!(ok(&harness, "/readiness").await["status"], "ready");
@@ -92,7 +95,7 @@ async fn readiness_waits_for_store_and_for_every_renderer() {
 #[tokio::test]
 async fn everything_there_is_can_be_seen() {
     let harness = ready(vec![]).await;
-    harness.say(batch(8, vec![put(bad_service("db"))])).await;
+    harness.deliver(batch(8, vec![put(bad_service("db"))])).await;
     harness.history(|records| records.len() == 2).await;
 
     let services = ok(&harness, "/services").await;
@@ -173,7 +176,7 @@ async fn log_level_is_shown_and_changed_and_wrong_one_is_refused() {
 #[tokio::test]
 async fn history_is_selected_by_its_arguments() {
     let harness = ready(vec![]).await;
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     harness.history(|records| records.len() == 2).await;
     let numbers = async |arguments: &str| {
         let records = ok(&harness, &format!("/controller/event-history{arguments}")).await;
@@ -227,7 +230,7 @@ async fn resync_is_only_for_callers_on_this_machine() {
         assert_eq!((status, body.contains("\"error\"")), (StatusCode::FORBIDDEN, true), "{body}");
     }
     assert_eq!(harness.status().await.events, 1);
-    assert_eq!(renderer.call_so_far(), None);
+    assert_eq!(renderer.started_call(), None);
     let (status, body) = request(&harness, "[::1]:4000", "POST", "/controller/resync").await;
     assert_eq!((status, body.as_str()), (StatusCode::ACCEPTED, r#"{"after":1,"resync":"requested"}"#));
     assert!(matches!(renderer.call().await, Call::Resync(_)));
@@ -262,7 +265,7 @@ async fn dump_waits_for_a_busy_renderer_and_shows_its_state() {
     renderer.call().await;
     let dump = async { request(&harness, HERE, "GET", "/renderers/test/dump").await };
     let release = async {
-        harness.say(batch(8, vec![put(service("other", 2))])).await;
+        harness.deliver(batch(8, vec![put(service("other", 2))])).await;
         harness.history(|records| records.len() == 2).await;
         renderer.set(Mode::Work);
     };

@@ -41,21 +41,21 @@ async fn renderer_gets_nothing_before_the_first_snapshot() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     harness.requests.send(Request::Input(Input::Resync { cause: "test" })).await.unwrap();
-    harness.say(FeedEvent::Down { reason: "test".to_owned() }).await;
-    harness.say(FeedEvent::Problems(Vec::new())).await;
+    harness.deliver(FeedEvent::Down { reason: "test".to_owned() }).await;
+    harness.deliver(FeedEvent::Problems(Vec::new())).await;
     let records = harness.history(|records| records.len() == 3).await;
     assert!(records.iter().all(|record| record.renderers.is_empty()));
     let status = harness.status().await;
     assert_eq!((status.ready, status.synced, status.store_down.is_some()), (false, false, true));
-    assert_eq!(renderer.call_so_far(), None);
+    assert_eq!(renderer.started_call(), None);
 
     // It is one outage with another cause.
-    harness.say(FeedEvent::Down { reason: "no login".to_owned() }).await;
+    harness.deliver(FeedEvent::Down { reason: "no login".to_owned() }).await;
     harness.history(|records| records.len() == 4).await;
     let (first, now) = (status.store_down.unwrap(), harness.status().await.store_down.unwrap());
     assert_eq!((now.since, &*now.reason), (first.since, "no login"));
 
-    harness.say(web()).await;
+    harness.deliver(web()).await;
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     for name in ["test", "dry-run"] {
         let view = harness.renderer(name, |view| view.state == "idle").await;
@@ -75,7 +75,7 @@ async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start_with_mirror(vec![spec], folder.path());
     tokio::time::advance(LIST_LIMIT.mul_f64(0.9)).await;
-    assert_eq!((harness.status().await.synced, renderer.call_so_far()), (false, None));
+    assert_eq!((harness.status().await.synced, renderer.started_call()), (false, None));
     tokio::time::advance(LIST_LIMIT.mul_f64(0.2)).await;
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     let status = harness.status().await;
@@ -84,7 +84,7 @@ async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     assert_eq!(kinds.iter().map(|record| record.kind).collect::<Vec<_>>(), ["store-slow", "mirror"]);
 
     // The last state of the store is applied.
-    harness.say(snapshot(9, vec![slice("web", 2), service("web", 1)])).await;
+    harness.deliver(snapshot(9, vec![slice("web", 2), service("web", 1)])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     assert!(!harness.status().await.from_mirror);
 }
@@ -103,7 +103,7 @@ async fn change_reaches_every_renderer_and_history_shows_outcomes() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     let is_applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied { with: 2, .. });
     let records =
@@ -132,7 +132,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
-    harness.say_late(batch(8, vec![before_the_start]), Duration::from_secs(100)).await;
+    harness.deliver_late(batch(8, vec![before_the_start]), Duration::from_secs(100)).await;
     renderer.call().await;
     let records = harness.history(|records| records.len() == 2 && is_done(&records[1])).await;
     assert!((100_000.0..120_000.0).contains(&records[1].waited_ms), "{records:?}");
@@ -149,7 +149,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
 
     let change = triggered_now(3);
     tokio::time::sleep(Duration::from_millis(50)).await;
-    harness.say(batch(9, vec![change])).await;
+    harness.deliver(batch(9, vec![change])).await;
     renderer.call().await;
     harness.history(|records| records.len() == 3 && is_done(&records[2])).await;
     assert_eq!(value("since_trigger_seconds_count"), Some(1.0));
@@ -157,7 +157,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
     assert_eq!(value("duration_seconds_count"), Some(2.0));
 
     renderer.set(Mode::Fail);
-    harness.say(batch(10, vec![triggered_now(4)])).await;
+    harness.deliver(batch(10, vec![triggered_now(4)])).await;
     harness.renderer("test", |view| view.failures > 0).await;
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.applied_revision == 10).await;
@@ -176,10 +176,10 @@ async fn changes_of_store_are_pending_until_traffic_renderer_has_them() {
     };
     assert_eq!(counts().await, [1, 1, 0, 0], "the first list");
     renderer.set(Mode::Fail);
-    harness.say(batch(8, vec![put(slice("web", 2)), put(slice("db", 3)), put(service("db", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2)), put(slice("db", 3)), put(service("db", 2))])).await;
     harness.renderer("test", |view| view.failures > 0).await;
     assert_eq!(counts().await, [2, 3, 1, 2]);
-    harness.say(batch(9, vec![delete(service("db", 2))])).await;
+    harness.deliver(batch(9, vec![delete(service("db", 2))])).await;
     harness.renderer("test", |view| view.failures > 1).await;
     assert_eq!(counts().await, [3, 3, 2, 2]);
     renderer.set(Mode::Work);
@@ -197,13 +197,13 @@ async fn irrelevant_change_does_not_reach_renderers() {
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
-    harness.say(batch(8, vec![put(service("web", 1))])).await;
-    harness.say(snapshot(9, vec![service("web", 1), slice("web", 1)])).await;
+    harness.deliver(batch(8, vec![put(service("web", 1))])).await;
+    harness.deliver(snapshot(9, vec![service("web", 1), slice("web", 1)])).await;
     let records = harness.history(|records| records.len() == 3).await;
     assert!(records[1..].iter().all(|record| record.renderers.is_empty() && record.changed == 0));
     let view = harness.renderer("test", |_| true).await;
     assert_eq!((view.state, view.applied_revision), ("idle", 9), "its dataplane has all of that revision");
-    harness.say(batch(10, vec![put(slice("web", 3))])).await;
+    harness.deliver(batch(10, vec![put(slice("web", 3))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
 }
 
@@ -229,14 +229,14 @@ async fn changes_for_a_busy_renderer_are_merged() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Hang);
-    harness.say(batch(8, vec![put(service("a", 2))])).await;
+    harness.deliver(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
     for (revision, changes) in [
         (9, vec![put(service("b", 3))]),
         (10, vec![put(service("c", 4))]),
         (11, vec![delete(service("b", 3))]),
     ] {
-        harness.say(batch(revision, changes)).await;
+        harness.deliver(batch(revision, changes)).await;
         // One after the other, as the store sent them.
         harness.history(|records| records.last().is_some_and(|record| record.revision == revision)).await;
     }
@@ -262,16 +262,16 @@ async fn failed_renderer_is_resynced_while_others_continue() {
         harness.renderer(name, |view| view.ready).await;
     }
     renderer.set(Mode::Fail);
-    harness.say(batch(8, vec![put(service("a", 2))])).await;
+    harness.deliver(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
     let view = harness.renderer("test", |view| view.failures > 0).await;
-    assert!(view.last_error.unwrap().error.contains("as the test wants it"));
+    assert!(view.last_error.unwrap().error.contains("failure injected by the test"));
     assert!(harness.status().await.ready, "once ready, always ready");
     harness.renderer("dry-run", |view| view.applied_revision == 8).await;
 
     assert_eq!(renderer.call().await, Call::Resync(names(&["a", "web"])), "tried again");
     harness.renderer("test", |view| view.failures > 1).await;
-    harness.say(batch(9, vec![put(service("b", 3))])).await;
+    harness.deliver(batch(9, vec![put(service("b", 3))])).await;
     harness.history(|records| records.iter().any(|record| record.revision == 9)).await;
     renderer.set(Mode::Work);
     loop {
@@ -286,7 +286,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
     let is_applied = |record: &&Record| matches!(record.renderers["test"], Outcome::Applied { .. });
     assert!(records.iter().filter(|record| record.kind == "change").all(|record| is_applied(&record)));
     let retry = records.iter().find(|record| record.kind == "retry").unwrap();
-    assert!(retry.description.contains("as the test wants it"), "{}", retry.description);
+    assert!(retry.description.contains("failure injected by the test"), "{}", retry.description);
     let text = harness.metrics.text(Exposition::Prometheus).unwrap();
     let none = "contiv_sync_failures_total{renderer=\"test\"} 0\n";
     assert!(text.contains("contiv_sync_failures_total{renderer=\"test\"}") && !text.contains(none), "{text}");
@@ -299,10 +299,10 @@ async fn renderer_after_panic_is_recreated_and_resynced() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Panic);
-    harness.say(batch(8, vec![put(service("a", 2))])).await;
+    harness.deliver(batch(8, vec![put(service("a", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["a"])));
     let view = harness.renderer("test", |view| view.failures > 0).await;
-    assert_eq!(view.last_error.unwrap().error, "panicked: as the test wants it");
+    assert_eq!(view.last_error.unwrap().error, "panicked: failure injected by the test");
     renderer.set(Mode::Work);
     assert_eq!(renderer.call().await, Call::Resync(names(&["a", "web"])));
     let view = harness.renderer("test", |view| view.state == "idle").await;
@@ -322,7 +322,7 @@ async fn hanging_renderer_is_reported_and_others_continue() {
     let records = harness.history(|records| records.len() == 2).await;
     assert_eq!((records[1].kind, records[1].description.contains("test")), ("slow", true));
     tokio::time::resume();
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     let view = harness.renderer("dry-run", |view| view.applied_revision == 8).await;
     assert_eq!(view.state, "idle");
     assert!(!harness.status().await.ready);
@@ -337,29 +337,30 @@ async fn unreadable_value_keeps_last_good_one_until_good_or_gone() {
         let found = harness.ask(move |core| core.service(&id)).await;
         found.map(|service| service.cluster_ips.first().unwrap().to_string())
     };
-    harness.say(batch(8, vec![put(bad_service("web")), put(bad_service("new"))])).await;
+    harness.deliver(batch(8, vec![put(bad_service("web")), put(bad_service("new"))])).await;
     harness.history(|records| records.len() == 2).await;
     let bad = quarantine().await;
-    let in_force: Vec<_> = bad.iter().map(|entry| (entry.object.as_deref(), entry.in_force)).collect();
+    let active_state: Vec<_> =
+        bad.iter().map(|entry| (entry.object.as_deref(), entry.active_state)).collect();
     assert_eq!(
-        in_force,
+        active_state,
         [(Some("service default/new"), Some("nothing")), (Some("service default/web"), Some("last good"))]
     );
     assert!(bad[1].reason.contains("port"), "{}", bad[1].reason);
     assert_eq!(address().await.as_deref(), Some("10.96.0.1"));
 
     // Everything is listed again: the value is still bad, and is not a deletion.
-    harness.say(snapshot(9, vec![slice("web", 1), bad_service("web")])).await;
+    harness.deliver(snapshot(9, vec![slice("web", 1), bad_service("web")])).await;
     harness.history(|records| records.len() == 3).await;
     assert_eq!(quarantine().await.len(), 1, "the other one is gone");
     assert_eq!(address().await.as_deref(), Some("10.96.0.1"));
 
-    harness.say(batch(10, vec![put(service("web", 5))])).await;
+    harness.deliver(batch(10, vec![put(service("web", 5))])).await;
     harness.history(|records| records.len() == 4).await;
     assert_eq!((quarantine().await.len(), address().await.as_deref()), (0, Some("10.96.0.5")));
 
-    harness.say(batch(11, vec![put(bad_service("web"))])).await;
-    harness.say(batch(12, vec![delete(service("web", 5))])).await;
+    harness.deliver(batch(11, vec![put(bad_service("web"))])).await;
+    harness.deliver(batch(12, vec![delete(service("web", 5))])).await;
     harness.history(|records| records.last().is_some_and(|record| record.revision == 12)).await;
     assert_eq!((quarantine().await.len(), address().await), (0, None));
 }
@@ -372,9 +373,12 @@ async fn backends_of_other_family_are_explained_by_quarantine() {
     harness.history(|records| records.len() == 1).await;
     let listed = harness.ask(move |core| core.quarantine(0)).await;
     let [entry] = listed.as_slice() else { panic!("{listed:?}") };
-    assert_eq!((entry.object.as_deref(), entry.in_force), (Some("service default/web"), Some("the rest")));
+    assert_eq!(
+        (entry.object.as_deref(), entry.active_state),
+        (Some("service default/web"), Some("the rest"))
+    );
     assert!(entry.reason.contains("all backends are of the other address family"), "{}", entry.reason);
-    harness.say(batch(9, vec![put(service("web", 1))])).await;
+    harness.deliver(batch(9, vec![put(service("web", 1))])).await;
     harness.history(|records| records.len() == 2).await;
     assert_eq!(harness.status().await.quarantined, 0);
 }
@@ -388,7 +392,7 @@ async fn problems_of_store_are_in_quarantine() {
         field: Some("spec.ports[0].port".to_owned()),
         reason: "99999 is not a number from 1 to 65535".to_owned(),
     };
-    harness.say(FeedEvent::Problems(vec![problem.clone()])).await;
+    harness.deliver(FeedEvent::Problems(vec![problem.clone()])).await;
     harness.history(|records| records.len() == 2).await;
     let bad = harness.ask(move |core| core.quarantine(0)).await;
     let [entry] = bad.as_slice() else { panic!("{bad:?}") };
@@ -396,8 +400,8 @@ async fn problems_of_store_are_in_quarantine() {
         (&entry.source, &entry.object, &entry.field),
         (&problem.source, &problem.object, &problem.field)
     );
-    assert_eq!(entry.in_force, Some("last good"));
-    harness.say(FeedEvent::Problems(vec![])).await;
+    assert_eq!(entry.active_state, Some("last good"));
+    harness.deliver(FeedEvent::Problems(vec![])).await;
     harness.history(|records| records.len() == 3).await;
     assert_eq!(harness.status().await.quarantined, 0);
 }
@@ -421,7 +425,7 @@ async fn shutdown_finishes_work_in_progress() {
     let (spec, mut renderer) = Scripted::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     renderer.set(Mode::Hang);
-    harness.say(web()).await;
+    harness.deliver(web()).await;
     renderer.call().await;
     harness.requests.send(Request::Shutdown).await.unwrap();
     tokio::task::yield_now().await;

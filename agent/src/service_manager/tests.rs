@@ -104,7 +104,7 @@ async fn ready_is_notified_once_after_every_first_snapshot() {
     let (_reloads, reloaded) = mpsc::channel(1);
     tokio::spawn(run_manager(manager, harness.requests.clone(), reloaded));
     let before = messages_until(&mut notified, "reading the store dir:/test").await;
-    harness.say(web()).await;
+    harness.deliver(web()).await;
     let applying = messages_until(&mut notified, "applying the first snapshot: slow").await;
     assert!(!before.iter().chain(&applying).any(|word| word == "READY"), "{before:?} {applying:?}");
     renderer.set(Mode::Work);

@@ -127,12 +127,12 @@ impl Harness {
         Self { store, requests, metrics, task, proxy_health, health_checks, lists }
     }
 
-    pub(crate) async fn say(&self, event: FeedEvent) {
+    pub(crate) async fn deliver(&self, event: FeedEvent) {
         self.store.send(received_now(event)).await.expect("the node runs");
     }
 
     /// Delivers an event that was received this long ago.
-    pub(crate) async fn say_late(&self, event: FeedEvent, ago: Duration) {
+    pub(crate) async fn deliver_late(&self, event: FeedEvent, ago: Duration) {
         let received = tokio::time::Instant::now() - ago;
         self.store.send(Delivery { event, received }).await.expect("the node runs");
     }

@@ -67,9 +67,9 @@ impl Scripted {
     }
 
     /// Simulates a foreign change of the dataplane.
-    pub(crate) fn others_do(&self, what: &str) {
+    pub(crate) fn inject_foreign_change(&self, what: &str) {
         let change = ForeignChange { what: what.to_owned(), by: None };
-        self.others.send(Ok(change)).expect("somebody watches");
+        self.others.send(Ok(change)).expect("a watch exists");
     }
 
     /// The verifier finds this from now on.
@@ -79,7 +79,7 @@ impl Scripted {
 
     /// The watch ends.
     pub(crate) fn end_watch(&self) {
-        self.others.send(Err(())).expect("somebody watches");
+        self.others.send(Err(())).expect("a watch exists");
     }
 
     /// No watch can be started from now on.
@@ -91,7 +91,7 @@ impl Scripted {
     pub(crate) async fn call(&mut self) -> Call {
         let start = Instant::now();
         loop {
-            if let Some(call) = self.call_so_far() {
+            if let Some(call) = self.started_call() {
                 return call;
             }
             assert!(start.elapsed() < LIMIT, "no call of the renderer comes");
@@ -100,7 +100,7 @@ impl Scripted {
     }
 
     /// A call that has begun already.
-    pub(crate) fn call_so_far(&mut self) -> Option<Call> {
+    pub(crate) fn started_call(&mut self) -> Option<Call> {
         self.calls.try_recv().ok()
     }
 }
@@ -122,9 +122,9 @@ impl Faulty {
         let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
         match mode {
             Mode::Work | Mode::Hang => Ok(()),
-            Mode::Panic => panic!("as the test wants it"),
+            Mode::Panic => panic!("failure injected by the test"),
             Mode::Fail => {
-                let reason = "as the test wants it".to_owned();
+                let reason = "failure injected by the test".to_owned();
                 Err(RenderError::Kernel { action: "do anything".to_owned(), reason })
             }
         }
@@ -149,7 +149,7 @@ impl Renderer for Faulty {
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         if !*self.may_watch.borrow() {
-            let reason = "as the test wants it".to_owned();
+            let reason = "failure injected by the test".to_owned();
             return Err(RenderError::Kernel { action: "watch".to_owned(), reason });
         }
         Ok(Some(Box::new(ForeignChangeWatch(self.others.subscribe()))))
@@ -165,7 +165,7 @@ impl Renderer for Faulty {
     }
 
     fn describe(&self) -> Description {
-        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
+        assert!(*self.mode.borrow() != Mode::Panic, "failure injected by the test");
         self.inner.describe()
     }
 
@@ -181,7 +181,7 @@ impl Watch for ForeignChangeWatch {
         match self.0.blocking_recv() {
             Ok(Ok(change)) => Ok(Some(change)),
             Ok(Err(())) => {
-                let reason = "as the test wants it".to_owned();
+                let reason = "failure injected by the test".to_owned();
                 Err(RenderError::Kernel { action: "tell anything".to_owned(), reason })
             }
             // The renderer is gone.
@@ -197,7 +197,7 @@ struct ObservedState {
 
 impl Verifier for ObservedState {
     fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
-        assert!(*self.mode.borrow() != Mode::Panic, "as the test wants it");
+        assert!(*self.mode.borrow() != Mode::Panic, "failure injected by the test");
         Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })
     }
 }

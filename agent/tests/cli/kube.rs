@@ -36,7 +36,7 @@ fn bad_service_of_api_server_is_one_entry_of_quarantine() {
     let entries: Vec<Value> = serde_json::from_str(&quarantine).unwrap();
     assert_eq!(entries.len(), 1, "{quarantine}");
     let expected = [&json!("the API server"), &json!("Service shop/web"), &json!("last good")];
-    assert_eq!([&entries[0]["source"], &entries[0]["object"], &entries[0]["in_force"]], expected);
+    assert_eq!([&entries[0]["source"], &entries[0]["object"], &entries[0]["active_state"]], expected);
     let status = run(&["status", "--agent", &agent.address]);
     assert!(status.code == 1 && status.out.contains("1 in quarantine"), "{}", status.out);
     assert!(status.out.contains("quarantine: Service shop/web: spec.clusterIP: "), "{}", status.out);

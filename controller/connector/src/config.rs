@@ -151,8 +151,9 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 
 fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text)
-        .map_err(|error| D::Error::custom(format!("{text:?} is no time: {error}; write one as in 30s or 5m")))
+    humantime::parse_duration(&text).map_err(|error| {
+        D::Error::custom(format!("{text:?} is not a duration: {error}; write one as in 30s or 5m"))
+    })
 }
 
 impl ConnectorConfig {

@@ -2,7 +2,7 @@
 //!
 //! flomesh writes `flomesh.io/cloud-endpoint-addr-<N>`, where `N` is the IPv4 address as a decimal number of 32 bits,
 //! and finds the services of a pod by that name. It has no form for IPv6; an IPv6 address became `0` there. Here it is
-//! `flomesh.io/cloud-endpoint-addr6-<32 hexadecimal digits>`, which flomesh's reader passes over.
+//! `flomesh.io/cloud-endpoint-addr6-<32 hexadecimal digits>`, which flomesh's reader ignores.
 
 use std::{
     collections::BTreeSet,
@@ -10,23 +10,23 @@ use std::{
 };
 
 /// `MeshEndpointAddrAnnotation` with the hyphen that always follows.
-const V4: &str = "flomesh.io/cloud-endpoint-addr-";
-const V6: &str = "flomesh.io/cloud-endpoint-addr6-";
+const V4_PREFIX: &str = "flomesh.io/cloud-endpoint-addr-";
+const V6_PREFIX: &str = "flomesh.io/cloud-endpoint-addr6-";
 
 /// The name of an address's annotation.
 pub fn name(address: IpAddr) -> String {
     match address.to_canonical() {
-        IpAddr::V4(address) => format!("{V4}{}", address.to_bits()),
-        IpAddr::V6(address) => format!("{V6}{:032x}", address.to_bits()),
+        IpAddr::V4(address) => format!("{V4_PREFIX}{}", address.to_bits()),
+        IpAddr::V6(address) => format!("{V6_PREFIX}{:032x}", address.to_bits()),
     }
 }
 
 /// The address in an annotation's name; none for other annotations.
 pub fn address(name: &str) -> Option<IpAddr> {
-    if let Some(number) = name.strip_prefix(V4) {
+    if let Some(number) = name.strip_prefix(V4_PREFIX) {
         return number.parse().ok().map(Ipv4Addr::from_bits).map(IpAddr::V4);
     }
-    let digits = name.strip_prefix(V6).filter(|digits| digits.len() == 32)?;
+    let digits = name.strip_prefix(V6_PREFIX).filter(|digits| digits.len() == 32)?;
     u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits).map(IpAddr::V6)
 }
 
@@ -82,13 +82,13 @@ mod tests {
     proptest! {
         #[test]
         fn address_round_trips_through_its_kubernetes_name(bits: u128, is_v6: bool) {
-            let wanted = if is_v6 {
+            let expected = if is_v6 {
                 IpAddr::V6(Ipv6Addr::from_bits(bits)).to_canonical()
             } else {
                 IpAddr::V4(Ipv4Addr::from_bits((bits & 0xffff_ffff) as u32))
             };
-            let name = name(wanted);
-            prop_assert_eq!(address(&name), Some(wanted));
+            let name = name(expected);
+            prop_assert_eq!(address(&name), Some(expected));
             // The part after the slash of an annotation's name has at most 63 characters.
             prop_assert!(name.split('/').nth(1).unwrap().len() <= 63);
         }

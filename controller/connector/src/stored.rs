@@ -61,7 +61,7 @@ pub fn endpoints() -> ResourceType<Ownership<Endpoints>> {
 
 /// Decodes a value; missing parts of its identity are taken from its key.
 fn decode<M: Wire>(path: &str, value: &[u8]) -> Result<M, contiv_controller::BoxError> {
-    let key = Key::parse(path)?.ok_or_else(|| format!("{path} is no key of an object"))?;
+    let key = Key::parse(path)?.ok_or_else(|| format!("{path} is not the key of an object"))?;
     let mut message: M = contiv_proto::value::decode(value)?;
     message.agree_with(&key).map_err(|error: DecodeError| error.to_string())?;
     Ok(message)

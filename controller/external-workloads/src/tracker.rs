@@ -95,7 +95,7 @@ mod tests {
         tracker.committed(&web, 5, BTreeSet::from(["s2".into()]));
         assert!(tracker.expects(&web, &added(5)) && !tracker.expects(&web, &added(6)));
         assert!(tracker.expects(&web, &Event::Deleted(object("s2", 3))));
-        assert!(!tracker.expects(&web, &Event::Deleted(object("s1", 5))), "somebody else deletes it");
+        assert!(!tracker.expects(&web, &Event::Deleted(object("s1", 5))), "another client deletes it");
         assert!(!tracker.expects(&"db".into(), &added(5)), "that of another service");
         tracker.clear();
         assert!(!tracker.expects(&web, &added(5)), "after another term nothing is known");

@@ -105,7 +105,7 @@ impl KindMirror {
         }
         let SourceAndStored { state, stats, kind, .. } = &self.objects;
         let (objects, due, is_listed) = (state.source_len(), state.due(), state.is_listed());
-        stats.measure(*kind, objects, due, is_listed);
+        stats.set_progress(*kind, objects, due, is_listed);
         if is_listed && due == 0 && !std::mem::replace(&mut self.was_synced, true) {
             info!(%kind, objects, "the store has what Kubernetes has");
         }

@@ -148,7 +148,7 @@ impl SourceAndStored {
                 // The permission to list external workloads is optional. If the server itself is away, no type is read, and the
                 // reflector has not synced anyway.
                 if kind == Kind::ExternalWorkload && !self.state.has_source() {
-                    self.stats.mark_left_out(kind);
+                    self.stats.mark_unavailable(kind);
                 }
             }
             FeedEvent::Up => self.is_fresh = true,

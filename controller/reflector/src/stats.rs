@@ -122,7 +122,7 @@ impl Stats {
     }
 
     /// The progress of one type: its objects, pending ones, and whether source and store are listed.
-    pub(crate) fn measure(&self, kind: Kind, objects: usize, due: usize, is_listed: bool) {
+    pub(crate) fn set_progress(&self, kind: Kind, objects: usize, due: usize, is_listed: bool) {
         let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.objects.get_or_create(&label(kind)).set(gauge(objects));
         self.due.get_or_create(&label(kind)).set(gauge(due));
@@ -133,7 +133,7 @@ impl Stats {
     }
 
     /// Counts a type as synced although it cannot be read: Kubernetes may not have it.
-    pub(crate) fn mark_left_out(&self, kind: Kind) {
+    pub(crate) fn mark_unavailable(&self, kind: Kind) {
         self.synced.send_modify(|synced| {
             synced.insert(kind, true);
         });

@@ -18,7 +18,7 @@ impl PrefetchedElements {
     /// Reads the elements; none if that is not worthwhile, or something changed meanwhile.
     pub(super) fn read(socket: &mut Socket) -> Result<Option<Self>, NetlinkError> {
         let generation = socket.generation()?;
-        if read::found(socket)?.is_none() {
+        if read::table_header(socket)?.is_none() {
             return Ok(None);
         }
         let existing = read::existing(socket)?;

@@ -36,7 +36,7 @@ pub struct Connections {
 /// When there is no table, or it cannot be read.
 pub fn connections() -> Result<Connections, InspectError> {
     let mut socket = Socket::open(&Linux::shared())?;
-    if read::found(&mut socket)?.is_none() {
+    if read::table_header(&mut socket)?.is_none() {
         return Err(InspectError::NoTable);
     }
     let mut connections = Connections::default();

@@ -43,14 +43,14 @@ pub(super) fn execute(
             if !existing.is_of_this_layout() {
                 return Ok(None);
             }
-            if let Some(found) = read::found(socket)? {
+            if let Some(found) = read::table_header(socket)? {
                 apply::set_flags(socket, &found, ownership.flags(Some(&found)))?;
             }
             apply::write_repair(&mut batch, &existing, &Remade::new());
             elements
         }
         Repair::Table => {
-            if read::found(socket)?.is_some() {
+            if read::table_header(socket)?.is_some() {
                 return Ok(None);
             }
             let sizes = table.sizes(socket.batch_limit());

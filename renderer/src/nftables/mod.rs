@@ -186,7 +186,7 @@ impl Nftables {
         let _programming = self.reaper.coming(snapshot.services.values());
         let ownership = self.ownership()?;
         let socket = self.socket()?;
-        let found = read::found(socket)?;
+        let found = read::table_header(socket)?;
         refuse_a_table_of_others(found, socket.port())?;
         let mut existing = if found.is_some() { Some(read::existing(socket)?) } else { None };
         if let (Some(existing), Some(found)) = (&mut existing, &found) {
@@ -275,7 +275,7 @@ impl Nftables {
     fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
         self.table = None;
         let socket = self.socket()?;
-        let Some(found) = read::found(socket)? else { return Ok(Report::default()) };
+        let Some(found) = read::table_header(socket)? else { return Ok(Report::default()) };
         refuse_a_table_of_others(Some(found), socket.port())?;
         let existing = read::existing(socket)?;
         loopback::disable(socket, &existing, None)?;

@@ -61,7 +61,7 @@ impl ProgrammedElements {
     }
 
     /// True if it leads to this backend.
-    pub(crate) fn leads_to(&self, backend: Endpoint) -> bool {
+    pub(crate) fn has_backend(&self, backend: Endpoint) -> bool {
         self.slots.contains(&backend) || self.external.contains(&backend)
     }
 

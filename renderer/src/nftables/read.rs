@@ -56,7 +56,7 @@ pub(crate) struct TableHeader {
 }
 
 /// The existing table, if any.
-pub(crate) fn found(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkError> {
+pub(crate) fn table_header(socket: &mut Socket) -> Result<Option<TableHeader>, NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
     let of_inet = |object: &Attributes<'_>| object.text(table::NAME) == Some(TABLE);
     let found = dump.objects().find(of_inet).map(|object| TableHeader {

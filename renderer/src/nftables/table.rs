@@ -233,9 +233,9 @@ impl Table {
 
     /// True if an affinity entry leads to a backend that may still serve its client.
     fn is_valid_affinity(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
-        self.frontends
-            .get(&frontend)
-            .is_some_and(|programmed| programmed.has(SetKind::Sticky) && programmed.leads_to(backend.into()))
+        self.frontends.get(&frontend).is_some_and(|programmed| {
+            programmed.has(SetKind::Sticky) && programmed.has_backend(backend.into())
+        })
     }
 
     /// The elements of a frontend; empty if it has none.

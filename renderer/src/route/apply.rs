@@ -98,7 +98,7 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
 }
 
 /// All our routes, in all tables.
-pub(super) fn found(socket: &mut RouteSocket) -> Result<Vec<FoundRoute>, NetlinkError> {
+pub(super) fn our_routes(socket: &mut RouteSocket) -> Result<Vec<FoundRoute>, NetlinkError> {
     let mut found = Vec::new();
     for ipv4 in FAMILIES {
         for message in socket.dump(kernel_route::dump_request(ipv4))? {
@@ -144,7 +144,7 @@ pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec
 /// Removes our routes in one table.
 pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report, NetlinkError> {
     let mut report = Report::default();
-    let found = found(socket)?;
+    let found = our_routes(socket)?;
     remove(socket, found.iter().filter(|found| found.table() == table), &mut report)?;
     Ok(report)
 }

@@ -103,7 +103,7 @@ impl Routes {
         // Before anything is programmed, so that no change is missed.
         announcer.announce();
         let socket = self.socket()?;
-        let found = apply::found(socket)?;
+        let found = apply::our_routes(socket)?;
         let is_direct =
             |found: &FoundRoute| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
         let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);

@@ -3,7 +3,7 @@
 use rtnetlink::packet_route::RouteNetlinkMessage;
 
 use super::{
-    apply::{FAMILIES, change_rules, found, our_rules, remove},
+    apply::{FAMILIES, change_rules, our_routes, our_rules, remove},
     direct,
     nexthop::{Nexthop, NexthopMessage},
     socket::RouteSocket,
@@ -19,7 +19,7 @@ pub(super) fn remove_all(socket: &mut RouteSocket) -> Result<Report, NetlinkErro
         rules.extend(our_rules(socket, ipv4)?.into_iter().map(RouteNetlinkMessage::DelRule));
     }
     change_rules(socket, rules, &mut report)?;
-    let found = found(socket)?;
+    let found = our_routes(socket)?;
     remove(socket, found.iter(), &mut report)?;
     let ours = socket.dump_nexthops()?.into_iter().filter(|found| found.is_ours);
     // Groups first: the kernel removes a group with its last member.

@@ -154,7 +154,7 @@ impl State {
                 self.desired.owners(destination).map(move |service| Rejected {
                     service: service.clone(),
                     reason: reason.clone(),
-                    in_force: "nothing",
+                    active_state: "nothing",
                 })
             });
         let mut rejected: Vec<Rejected> = missing.chain(self.direct.rejected()).collect();

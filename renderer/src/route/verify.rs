@@ -40,7 +40,7 @@ impl RouteVerifier {
     /// # Errors
     /// When the kernel does not answer.
     pub fn routes(&mut self) -> Result<Vec<String>, RenderError> {
-        let found = self.socket().and_then(apply::found);
+        let found = self.socket().and_then(apply::our_routes);
         let found = found.map_err(|error| error.with_advice("read the routes"))?;
         let text = |route: &FoundRoute| match route.route {
             Some(route) => route.to_string(),
@@ -73,7 +73,7 @@ impl RouteVerifier {
         let links = Links::find(socket, &options, &desired)?;
         let routes = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
         let mut routes: BTreeMap<KernelRoute, Destination> = routes.collect();
-        let found = apply::found(socket)?;
+        let found = apply::our_routes(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
         let is_direct = |route: &KernelRoute| direct::is_direct(options.direct, *route);
         let of_direct = direct::routed_addresses(of_direct.filter(is_direct));

@@ -142,7 +142,7 @@ fn missing_hash_module_excludes_only_services_that_need_it() -> Result<()> {
         let left_out = |report: &Report| -> Vec<(String, &'static str)> {
             let of = |rejected: &contiv_renderer::Rejected| {
                 assert!(rejected.reason.contains("lacks the module nft_hash"), "{}", rejected.reason);
-                (rejected.service.name.to_string(), rejected.in_force)
+                (rejected.service.name.to_string(), rejected.active_state)
             };
             report.rejected.iter().map(of).collect()
         };

@@ -318,7 +318,7 @@ fn check_quarantine(agent: &Agent<'_>, texts: &[&str]) -> Result<()> {
     let missing: Vec<&&str> = texts.iter().filter(|text| !quarantine.body.contains(**text)).collect();
     assert!(missing.is_empty(), "{missing:?} is not in {}", quarantine.body);
     for value in quarantine.json()?.as_array().into_iter().flatten() {
-        assert_eq!(value["in_force"], "the rest", "{value}");
+        assert_eq!(value["active_state"], "the rest", "{value}");
     }
     Ok(())
 }

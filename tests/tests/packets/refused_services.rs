@@ -48,7 +48,7 @@ fn snapshot(services: Vec<ContivService>) -> Snapshot {
 }
 
 fn rejected(report: &Report) -> Vec<(String, &'static str)> {
-    report.rejected.iter().map(|rejected| (rejected.service.to_string(), rejected.in_force)).collect()
+    report.rejected.iter().map(|rejected| (rejected.service.to_string(), rejected.active_state)).collect()
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn refused_service_is_in_quarantine_and_all_others_work() -> Result<()> {
         })?;
         let listed = quarantine()?;
         assert_eq!(
-            (&listed[0]["source"], &listed[0]["in_force"]),
+            (&listed[0]["source"], &listed[0]["active_state"]),
             (&"renderer nftables".into(), &"nothing".into())
         );
         let renderers = agent.http("GET", "/renderers")?.json()?;

@@ -107,10 +107,10 @@ impl Printer<'_> {
     }
 
     /// One object as a separate document; with the event type, if requested.
-    pub(super) fn document(self, happened: Option<&str>, object: &Object) -> anyhow::Result<String> {
+    pub(super) fn document(self, event_type: Option<&str>, object: &Object) -> anyhow::Result<String> {
         let manifest = manifest::to_value(object);
-        let value: Value = match happened {
-            Some(happened) => json!({ "type": happened, "object": manifest }),
+        let value: Value = match event_type {
+            Some(event_type) => json!({ "type": event_type, "object": manifest }),
             None => manifest,
         };
         if self.output == Output::Json {

@@ -25,7 +25,7 @@ impl FromStr for Source {
             None => (text, None),
         };
         let address = address.parse().map_err(|_| {
-            format!("{address:?} is no address, as in 10.244.1.5, fd00::1 or 10.244.1.5%veth1")
+            format!("{address:?} is not an address, as in 10.244.1.5, fd00::1 or 10.244.1.5%veth1")
         })?;
         let interface = interface.map(str::parse).transpose().map_err(|error| format!("{error}"))?;
         Ok(Self { address, interface })
@@ -46,7 +46,7 @@ impl FromStr for Destination {
         let (address, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
         let protocol = protocol.parse().map_err(|error| format!("{error}"))?;
         let address = address.parse().map_err(|_| {
-            format!("{address:?} is no address with port, as in 10.96.0.1:443 or [fd00::1]:53")
+            format!("{address:?} is not an address with a port, as in 10.96.0.1:443 or [fd00::1]:53")
         })?;
         Ok(Self { address, protocol })
     }

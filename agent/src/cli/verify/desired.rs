@@ -138,7 +138,8 @@ impl Source<'_> {
         match self {
             Self::Agent(AgentArgument { agent, .. }) => {
                 let text = http_client::get(agent, "/config")?;
-                file::parse("/config", &text).with_context(|| format!("{agent} is no agent of this version"))
+                file::parse("/config", &text)
+                    .with_context(|| format!("{agent} is not an agent of this version"))
             }
             Self::Offline { config, .. } => Ok((**config).clone()),
         }

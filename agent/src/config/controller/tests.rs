@@ -83,7 +83,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             "lease-retry-period: it must be less than lease-renew-deadline",
         ),
         ("lease-retry-period = \"0s\"", &[], "lease-retry-period: it must be less"),
-        ("log-level = \"inof\"", &[], "log-level: \"inof\" is no level"),
+        ("log-level = \"inof\"", &[], "log-level: \"inof\" is not a log level"),
         ("lease-period = \"1s\"", &[], "unknown key \"lease-period\"; did you mean"),
     ] {
         let problem = problem(file, flags);

@@ -53,7 +53,7 @@ async fn change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
     let address = serve(&harness).await;
     let since = Timestamp::now();
     renderer.set(Mode::Hang);
-    harness.say(batch(8, vec![put(slice("web", 1))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 1))])).await;
     renderer.call().await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(59)).await;
@@ -87,7 +87,7 @@ async fn deleted_node_takes_no_traffic_but_the_agent_stays_alive() {
     let mut harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(30))])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;
-    harness.say(batch(8, vec![delete(node(loopback(30)))])).await;
+    harness.deliver(batch(8, vec![delete(node(loopback(30)))])).await;
     harness.proxy_health.wait_for(|health| !health.node_eligible).await.unwrap();
     let answer = get(address, "/healthz").await.unwrap();
     assert_eq!((answer.status, &answer.body["nodeEligible"]), (503, &false.into()));
@@ -114,7 +114,7 @@ async fn node_that_is_about_to_go_takes_no_traffic_until_it_stays() {
             _ => {}
         }
         entry.value = value.to_string().into();
-        harness.say(batch(revision, vec![put(entry)])).await;
+        harness.deliver(batch(revision, vec![put(entry)])).await;
         while harness.history(|_| true).await.last().map(|record| record.revision) != Some(revision) {
             tokio::task::yield_now().await;
         }

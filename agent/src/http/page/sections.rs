@@ -101,7 +101,7 @@ pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Pa
             Box::new(entry.object.clone().unwrap_or_else(|| entry.source.clone())),
             Box::new(toned(&problem_text(entry), "warn")),
             Box::new(entry.source.clone()),
-            Box::new(entry.in_force.unwrap_or("not known")),
+            Box::new(entry.active_state.unwrap_or("not known")),
             Box::new(toned(&format!("{:.0}", entry.since), "time")),
         ]
     };

@@ -6,7 +6,7 @@ use crate::{
 #[tokio::test]
 async fn page_shows_the_state_without_script() {
     let harness = ready(vec![]).await;
-    harness.say(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
+    harness.deliver(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
     harness.history(|records| records.len() == 2).await;
     let (status, page) = request(&harness, HERE, "GET", "/").await;
     assert_eq!(status, 200);

@@ -25,7 +25,7 @@ async fn failed_attachment_names_the_renderer_and_the_reason() {
     renderer.set(Mode::Fail);
     let (status, body) = request(&harness, HERE, "POST", "/pods?wait=20s").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(body.contains("renderer test failed") && body.contains("as the test wants it"), "{body}");
+    assert!(body.contains("renderer test failed") && body.contains("failure injected by the test"), "{body}");
     assert_eq!(ok(&harness, "/pods").await, json!([]), "it was taken back");
 }
 

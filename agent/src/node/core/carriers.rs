@@ -63,7 +63,7 @@ impl CarrierReassignment {
 
     /// Handles a report of the renderer `route` on all events up to this one. Returns the services whose carrier changes.
     pub(super) fn reassign(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
-        let left = rejected.iter().filter(|rejected| rejected.in_force == LEFT_TO_NFTABLES);
+        let left = rejected.iter().filter(|rejected| rejected.active_state == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
         let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
         let is_done = |(id, awaited): (&ServiceId, &Awaited)| {
@@ -150,7 +150,7 @@ mod tests {
 
     fn rejected() -> [Rejected; 1] {
         let service = ServiceId::new("default", "web");
-        [Rejected { service, reason: String::new(), in_force: LEFT_TO_NFTABLES }]
+        [Rejected { service, reason: String::new(), active_state: LEFT_TO_NFTABLES }]
     }
 
     #[test]

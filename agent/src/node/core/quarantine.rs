@@ -72,7 +72,7 @@ pub struct Quarantined {
     pub since: Timestamp,
     /// The state in use meanwhile: `last good`, `nothing`, or `the rest` of the object. None if the object is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_force: Option<&'static str>,
+    pub active_state: Option<&'static str>,
 }
 
 impl Quarantine {
@@ -184,8 +184,8 @@ impl Quarantine {
             let key = (Arc::clone(renderer), rejected.service.clone());
             let known = self.rejected.get(&key);
             if known.is_none_or(|(known, _)| known.reason != rejected.reason) && self.log.allow(now.instant) {
-                let Rejected { service, reason, in_force } = rejected;
-                warn!(renderer = &**renderer, %service, reason, in_force, "a service cannot be rendered");
+                let Rejected { service, reason, active_state } = rejected;
+                warn!(renderer = &**renderer, %service, reason, active_state, "a service cannot be rendered");
             }
             let since = known.map_or(now.time, |(_, since)| *since);
             self.rejected.insert(key, (rejected.clone(), since));
@@ -230,7 +230,7 @@ impl Quarantine {
 
     /// The entries, [`MAX_LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
-        let in_force = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
+        let active_state = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
         let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
             let title = object.as_ref().map(ToString::to_string);
             Quarantined {
@@ -239,7 +239,7 @@ impl Quarantine {
                 field: None,
                 reason: reason.clone(),
                 since: *since,
-                in_force: if *is_used { Some("the rest") } else { object.as_ref().map(in_force) },
+                active_state: if *is_used { Some("the rest") } else { object.as_ref().map(active_state) },
             }
         });
         let problems = self.problems.iter().map(|(problem, since)| Quarantined {
@@ -248,7 +248,7 @@ impl Quarantine {
             field: problem.field.clone(),
             reason: problem.reason.clone(),
             since: *since,
-            in_force: problem.object.as_deref().and_then(object_of).as_ref().map(in_force),
+            active_state: problem.object.as_deref().and_then(object_of).as_ref().map(active_state),
         });
         let rejected = self.rejected.iter().map(|((renderer, id), (rejected, since))| Quarantined {
             source: format!("renderer {renderer}"),
@@ -256,7 +256,7 @@ impl Quarantine {
             field: None,
             reason: rejected.reason.clone(),
             since: *since,
-            in_force: Some(rejected.in_force),
+            active_state: Some(rejected.active_state),
         });
         let of_other_family = self.of_other_family.iter().map(|(id, since)| {
             let object = ObjectKey::Service(id.clone());
@@ -268,7 +268,7 @@ impl Quarantine {
                 field: None,
                 reason: OTHER_FAMILY.to_string(),
                 since: *since,
-                in_force: Some("the rest"),
+                active_state: Some("the rest"),
             }
         });
         values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(MAX_LISTED).collect()

@@ -62,14 +62,14 @@ async fn end_alike(seed: u64) {
     let harness = Harness::start(vec![RendererSpec::new("faulty", create)], vec![snapshot(1, vec![])]);
     let mut random = StdRng::seed_from_u64(seed);
     for revision in 2..2 + CHANGES {
-        harness.say(batch(revision, vec![random_change(&mut random)])).await;
+        harness.deliver(batch(revision, vec![random_change(&mut random)])).await;
         if random.random_bool(0.3) {
             tokio::time::sleep(Duration::from_millis(random.random_range(0..20))).await;
         }
     }
     // The last change always matters, so that it is known when everything is applied.
     let last = 2 + CHANGES;
-    harness.say(batch(last, vec![put(service("last", 200))])).await;
+    harness.deliver(batch(last, vec![put(service("last", 200))])).await;
     switch.turn_off();
     for name in ["faulty", "dry-run"] {
         harness.renderer(name, |view| view.state == "idle" && view.applied_revision == last).await;

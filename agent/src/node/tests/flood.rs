@@ -33,14 +33,14 @@ async fn flood_of_changes_of_one_key_costs_bounded_memory() {
     let batches = seconds * RATE / BATCH;
     for revision in 2..2 + i64::try_from(batches).unwrap() {
         ticks.tick().await;
-        harness.say(batch(revision, changes.clone())).await;
+        harness.deliver(batch(revision, changes.clone())).await;
         let asked = Instant::now();
         harness.status().await;
         slowest = slowest.max(asked.elapsed());
         most = most.max(resident_bytes());
     }
     let rate = u128::try_from(batches * BATCH * 1000).unwrap() / start.elapsed().as_millis().max(1);
-    harness.say(batch(i64::MAX, vec![put(slice("web", 222))])).await;
+    harness.deliver(batch(i64::MAX, vec![put(slice("web", 222))])).await;
     harness.renderer("dry-run", |view| view.applied_revision == i64::MAX).await;
     let history = harness.history(|_| true).await;
     let growth = most.saturating_sub(before);

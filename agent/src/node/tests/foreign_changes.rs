@@ -20,13 +20,13 @@ async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
     renderer.call().await;
     let view = harness.renderer("test", |view| view.ready).await;
     assert!(view.watched && view.foreign_changes == 0);
-    renderer.others_do("deleted something");
+    renderer.inject_foreign_change("deleted something");
     assert_eq!(renderer.call().await, Call::Heal);
 
     let records = harness.history(is_applied).await;
     let change = records.last().unwrap();
     assert_eq!(change.kind, "foreign-change");
-    assert_eq!(change.description, "dataplane of renderer test: somebody deleted something");
+    assert_eq!(change.description, "dataplane of renderer test: an unknown process deleted something");
     assert_eq!(change.renderers.len(), 1, "the others have nothing to do");
     let view = harness.renderer("test", |view| view.state == "idle").await;
     assert_eq!((view.foreign_changes, view.damped, view.pending), (1, false, "nothing"));
@@ -48,17 +48,17 @@ async fn store_changes_are_applied_while_repairs_wait() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     for _ in 0..STORM {
-        renderer.others_do("deleted something");
+        renderer.inject_foreign_change("deleted something");
         assert_eq!(renderer.call().await, Call::Heal);
         harness.history(is_applied).await;
     }
-    renderer.others_do("deleted something");
-    renderer.others_do("deleted something else");
+    renderer.inject_foreign_change("deleted something");
+    renderer.inject_foreign_change("deleted something else");
     let waits = harness.renderer("test", |view| view.foreign_changes == STORM as u64 + 2).await;
     assert_eq!((waits.state, waits.pending, waits.damped), ("damped", "repair", true));
     assert!(waits.repair_in_ms.is_some());
 
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     assert_eq!(renderer.call().await, Call::Heal);
     let view = harness.renderer("test", |view| view.state == "idle").await;
@@ -75,13 +75,13 @@ async fn outcome_of_foreign_change_is_that_of_its_repair() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Hang);
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     renderer.call().await;
-    harness.say(batch(9, vec![put(slice("web", 3))])).await;
+    harness.deliver(batch(9, vec![put(slice("web", 3))])).await;
     harness.history(|records| records.len() == 3).await;
-    renderer.others_do("deleted something");
+    renderer.inject_foreign_change("deleted something");
     harness.history(|records| records.len() == 4).await;
-    harness.say(batch(10, vec![put(slice("web", 4))])).await;
+    harness.deliver(batch(10, vec![put(slice("web", 4))])).await;
     harness.history(|records| records.len() == 5).await;
     renderer.set(Mode::Work);
     assert_eq!(renderer.call().await, Call::Heal);
@@ -101,7 +101,7 @@ async fn failed_repair_is_followed_by_a_resync() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Fail);
-    renderer.others_do("deleted something");
+    renderer.inject_foreign_change("deleted something");
     assert_eq!(renderer.call().await, Call::Heal);
     harness.renderer("test", |view| view.failures > 0).await;
     renderer.set(Mode::Work);
@@ -132,17 +132,17 @@ async fn ended_watch_is_started_again() {
     renderer.end_watch();
     assert_eq!(renderer.call().await, Call::Heal, "something may have been missed");
     let records = harness.history(is_applied).await;
-    assert!(records.last().unwrap().description.contains("as the test wants it"));
+    assert!(records.last().unwrap().description.contains("failure injected by the test"));
     assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
 
     // The same for a renderer that has panicked.
     renderer.set(Mode::Panic);
-    harness.say(batch(8, vec![put(service("a", 2))])).await;
+    harness.deliver(batch(8, vec![put(service("a", 2))])).await;
     harness.renderer("test", |view| view.failures > 0).await;
     renderer.set(Mode::Work);
     let view = harness.renderer("test", |view| view.state == "idle").await;
     assert!(view.watched);
-    while renderer.call_so_far().is_some() {}
-    renderer.others_do("deleted something");
+    while renderer.started_call().is_some() {}
+    renderer.inject_foreign_change("deleted something");
     assert_eq!(renderer.call().await, Call::Heal);
 }

@@ -37,17 +37,17 @@ async fn health_counts_from_oldest_change_not_applied() {
     assert_eq!((health.in_sync, health.last_applied), (false, None));
     assert!(health.unapplied_since.is_some_and(|since| since >= start), "{health:?}");
 
-    harness.say(snapshot(7, vec![slice("web", 1), service("web", 1)])).await;
+    harness.deliver(snapshot(7, vec![slice("web", 1), service("web", 1)])).await;
     let health = wait_for(&mut harness.proxy_health, |health| health.in_sync).await;
     assert_eq!((health.unapplied_since, health.last_applied.is_some()), (None, true));
 
     renderer.set(Mode::Fail);
     let before = Instant::now();
-    harness.say(batch(8, vec![put(slice("web", 2))])).await;
+    harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     let failing = wait_for(&mut harness.proxy_health, |health| !health.in_sync).await;
     let since = failing.unapplied_since.unwrap();
     assert!(since >= before && since <= Instant::now());
-    harness.say(batch(9, vec![put(slice("web", 3))])).await;
+    harness.deliver(batch(9, vec![put(slice("web", 3))])).await;
     harness.renderer("test", |view| view.failures > 2).await;
     let health = wait_for(&mut harness.proxy_health, |_| true).await;
     assert_eq!((health.in_sync, health.unapplied_since), (false, Some(since)), "the oldest counts");
@@ -57,12 +57,12 @@ async fn health_counts_from_oldest_change_not_applied() {
     assert!(health.last_applied > failing.last_applied);
     wait_for(&mut harness.proxy_health, |health| health.unapplied_since.is_none()).await;
 
-    while renderer.call_so_far().is_some() {}
+    while renderer.started_call().is_some() {}
     renderer.set(Mode::Hang);
-    harness.say(batch(10, vec![put(slice("web", 4))])).await;
+    harness.deliver(batch(10, vec![put(slice("web", 4))])).await;
     renderer.call().await;
     let since = wait_for(&mut harness.proxy_health, |health| health.unapplied_since.is_some()).await;
-    harness.say(batch(11, vec![put(slice("web", 5))])).await;
+    harness.deliver(batch(11, vec![put(slice("web", 5))])).await;
     harness.status().await;
     let health = wait_for(&mut harness.proxy_health, |_| true).await;
     assert_eq!((health.in_sync, health.unapplied_since), (true, since.unapplied_since));
@@ -82,14 +82,14 @@ async fn node_ips(harness: &Harness, revision: i64) -> Vec<IpAddr> {
 async fn deleted_node_keeps_its_addresses_until_there_is_a_new_one() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(21)), service("web", 1)])]);
     harness.renderer("dry-run", |view| view.ready).await;
-    harness.say(batch(8, vec![delete(node(loopback(21)))])).await;
+    harness.deliver(batch(8, vec![delete(node(loopback(21)))])).await;
     assert_eq!(node_ips(&harness, 8).await, [loopback(21)], "after its deletion");
-    harness.say(snapshot(9, vec![service("web", 1)])).await;
+    harness.deliver(snapshot(9, vec![service("web", 1)])).await;
     assert_eq!(node_ips(&harness, 9).await, [loopback(21)], "after a list without it");
-    harness.say(batch(10, vec![put(node(loopback(22)))])).await;
+    harness.deliver(batch(10, vec![put(node(loopback(22)))])).await;
     assert_eq!(node_ips(&harness, 10).await, [loopback(22)], "after a new one");
     let replaced = vec![delete(node(loopback(22))), put(node(loopback(23)))];
-    harness.say(batch(11, replaced)).await;
+    harness.deliver(batch(11, replaced)).await;
     assert_eq!(node_ips(&harness, 11).await, [loopback(23)], "after both at once");
 }
 
@@ -113,12 +113,12 @@ async fn deleted_node_keeps_its_addresses_over_restarts() {
         entries
     };
     let harness = Harness::start_with_mirror(vec![], folder.path());
-    harness.say(snapshot(7, with_node())).await;
-    harness.say(batch(8, vec![delete(node(loopback(24)))])).await;
+    harness.deliver(snapshot(7, with_node())).await;
+    harness.deliver(batch(8, vec![delete(node(loopback(24)))])).await;
     timeout(LIMIT, stop(harness, 8)).await.expect("it is saved");
     for revision in [9, 10] {
         let mut harness = Harness::start_with_mirror(vec![], folder.path());
-        harness.say(snapshot(revision, services())).await;
+        harness.deliver(snapshot(revision, services())).await;
         assert_eq!(node_ips(&harness, revision).await, [loopback(24)], "{revision}");
         wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
         timeout(LIMIT, stop(harness, revision)).await.expect("it is saved");
@@ -131,13 +131,13 @@ async fn node_without_node_object_is_not_eligible() {
     let mut harness = Harness::start(vec![], vec![snapshot(7, vec![])]);
     harness.renderer("dry-run", |view| view.ready).await;
     assert!(harness.proxy_health.borrow().node_eligible, "it may be in no store");
-    harness.say(batch(8, vec![put(node(address))])).await;
+    harness.deliver(batch(8, vec![put(node(address))])).await;
     harness.history(|records| records.len() == 2).await;
-    harness.say(batch(9, vec![delete(node(address))])).await;
+    harness.deliver(batch(9, vec![delete(node(address))])).await;
     wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
-    harness.say(batch(10, vec![put(node(address))])).await;
+    harness.deliver(batch(10, vec![put(node(address))])).await;
     wait_for(&mut harness.proxy_health, |health| health.node_eligible).await;
-    harness.say(snapshot(11, vec![])).await;
+    harness.deliver(snapshot(11, vec![])).await;
     wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
 }
 
@@ -162,16 +162,16 @@ async fn health_check_of_stored_service_follows_the_store() {
     let harness = Harness::start(vec![], vec![snapshot(7, stored)]);
     let address = SocketAddr::new(ip, 31001);
     answers(address, Some((200, 2))).await;
-    harness.say(batch(8, vec![put(local_slice("web", &[true, false]))])).await;
+    harness.deliver(batch(8, vec![put(local_slice("web", &[true, false]))])).await;
     answers(address, Some((200, 1))).await;
-    harness.say(batch(9, vec![put(local_slice("web", &[false]))])).await;
+    harness.deliver(batch(9, vec![put(local_slice("web", &[false]))])).await;
     answers(address, Some((503, 0))).await;
-    harness.say(batch(10, vec![put(load_balancer("web", 31002))])).await;
+    harness.deliver(batch(10, vec![put(load_balancer("web", 31002))])).await;
     answers(address, None).await;
     answers(SocketAddr::new(ip, 31002), Some((503, 0))).await;
-    harness.say(batch(11, vec![put(node(loopback(22)))])).await;
+    harness.deliver(batch(11, vec![put(node(loopback(22)))])).await;
     answers(SocketAddr::new(ip, 31002), None).await;
     answers(SocketAddr::new(loopback(22), 31002), Some((503, 0))).await;
-    harness.say(batch(12, vec![delete(load_balancer("web", 31002))])).await;
+    harness.deliver(batch(12, vec![delete(load_balancer("web", 31002))])).await;
     answers(SocketAddr::new(loopback(22), 31002), None).await;
 }

@@ -67,7 +67,7 @@ async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
     renderer.set(Mode::Fail);
     let failed = add(&harness, "veth1", LONG).await.await.unwrap().unwrap_err();
     assert!(matches!(&failed, PodNotAdded::Failed { renderer, .. } if &**renderer == "test"), "{failed}");
-    assert!(failed.to_string().contains("as the test wants it"), "{failed}");
+    assert!(failed.to_string().contains("failure injected by the test"), "{failed}");
     assert_eq!(attached(&harness).await, BTreeMap::new());
     renderer.set(Mode::Work);
     harness.renderer("test", |view| view.state == "idle" && view.failures == 0).await;
@@ -161,7 +161,7 @@ async fn attached_pods_survive_a_restart() {
     harness.task.await.unwrap().unwrap();
     let harness = Harness::start_with_mirror(vec![], folder.path());
     assert_eq!(attached(&harness).await, expected);
-    harness.say(snapshot(7, vec![])).await;
+    harness.deliver(snapshot(7, vec![])).await;
     harness.renderer("dry-run", |view| view.ready).await;
     let rendered = harness.ask(Core::snapshot).await;
     assert_eq!(rendered.unwrap().frontend_interfaces, [InterfaceName::new("veth1")].into());

@@ -34,7 +34,7 @@ async fn list_of_any_size_is_saved_without_bad_values() {
         let good: Vec<Entry> = (0..services).map(|number| padded(&format!("s{number:02}"), bytes)).collect();
         let harness = Harness::start_with_mirror(vec![], folder.path());
         let all = std::iter::once(bad_service("bad")).chain(good.clone()).collect();
-        harness.say(snapshot(7, all)).await;
+        harness.deliver(snapshot(7, all)).await;
         let start = Instant::now();
         while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(7) {
             assert!(start.elapsed() < LIMIT, "nothing is saved");
@@ -57,7 +57,7 @@ async fn own_node_gone_keeps_what_is_saved_even_unrecalled() {
     mirror.replace(7, [Ok(saved_node.clone())], &BTreeSet::new()).unwrap();
     drop(mirror);
     let harness = Harness::start_with_mirror(vec![], folder.path());
-    harness.say(snapshot(8, vec![service("web", 2)])).await;
+    harness.deliver(snapshot(8, vec![service("web", 2)])).await;
     let start = Instant::now();
     while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(8) {
         assert!(start.elapsed() < LIMIT, "nothing is saved");
@@ -77,7 +77,7 @@ async fn list_with_held_deletions_is_saved_with_the_held_objects() {
     let wiped = vec![Entry { mod_revision: 8, ..service("s00", 2) }];
     let harness = Harness::start_with_mirror(vec![], folder.path());
     for (revision, entries) in [(7, before.clone()), (8, wiped.clone())] {
-        harness.say(snapshot(revision, entries)).await;
+        harness.deliver(snapshot(revision, entries)).await;
         let start = Instant::now();
         while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
             assert!(start.elapsed() < LIMIT, "nothing is saved");

@@ -32,7 +32,7 @@ async fn drift_is_recorded_counted_shown_and_repaired() {
     };
     let clean = harness.renderer("test", verified).await.verification.unwrap();
     assert_eq!((clean.drift, clean.checked), (0, 7));
-    assert!(renderer.call_so_far().is_none(), "nothing to heal");
+    assert!(renderer.started_call().is_none(), "nothing to heal");
 
     renderer.set_drift(drift("10.96.0.1 . tcp . 80"));
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
@@ -75,7 +75,7 @@ async fn drift_is_only_reported_and_panicked_verifier_restarts() {
     let records = harness.history(|records| records.iter().any(|record| record.kind == "drift")).await;
     let record = records.iter().find(|record| record.kind == "drift").unwrap();
     assert!(record.renderers.is_empty() && record.description.contains("verify-heal"), "{record:?}");
-    assert!(renderer.call_so_far().is_none(), "it is left as it is");
+    assert!(renderer.started_call().is_none(), "it is left as it is");
 }
 
 #[tokio::test]

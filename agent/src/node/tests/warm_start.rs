@@ -66,7 +66,7 @@ fn save(folder: &Path, entries: Vec<Entry>) {
 async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
     let (spec, mut scripted) = Scripted::new("test");
     let harness = Harness::start_with_mirror(vec![spec], folder);
-    harness.say(list).await;
+    harness.deliver(list).await;
     let rendered = scripted.call().await;
     let mut renderers = Vec::new();
     for name in ["test", "dry-run"] {

@@ -63,12 +63,12 @@ impl RegistryConfig {
             }
         }
         if self.service_port == Some(0) {
-            problems.push(".service-port: 0 is no port".to_owned());
+            problems.push(".service-port: 0 is not a port".to_owned());
         }
         if let Some(file) = &self.file
             && file.file_name().is_none()
         {
-            problems.push(format!(".file: {:?} is no path of a file", file.display()));
+            problems.push(format!(".file: {:?} is not the path of a file", file.display()));
         }
         if let Some(consul) = &self.consul {
             problems.extend(consul.problems().into_iter().map(|problem| format!(".consul.{problem}")));
@@ -127,7 +127,7 @@ impl ConsulConfig {
         });
         if url.is_none() && !has_user {
             problems.push(format!(
-                "url: {shown:?} is no address of a Consul; write one as in http://10.0.0.1:8500"
+                "url: {shown:?} is not the address of a Consul; write one as in http://10.0.0.1:8500"
             ));
         }
         match (&self.cert_file, &self.key_file) {

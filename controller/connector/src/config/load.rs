@@ -81,7 +81,10 @@ mod tests {
         assert!(wrong.starts_with("c.toml:5: registries[0].consul") && wrong.contains("uri"), "{wrong}");
         let wrong =
             problems("[[registries]]\nname = \"a\"\nconsul = { url = \"http://c\", wait = \"long\" }\n");
-        assert!(wrong.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is no time"), "{wrong}");
+        assert!(
+            wrong.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is not a duration"),
+            "{wrong}"
+        );
         assert!(problems("registries = [\n").starts_with("c.toml:"));
         assert!(problems("").contains("registries"));
     }

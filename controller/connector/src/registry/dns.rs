@@ -195,7 +195,7 @@ async fn lookup_service(
                         .instances
                         .insert(Instance { protocol: protocol(record), ..Instance::new(address, port) }),
                 ),
-                Ok(address) => drop(service.unusable.insert(format!("{record}: {address}: 0 is no port"))),
+                Ok(address) => drop(service.unusable.insert(format!("{record}: {address}: 0 is not a port"))),
                 Err(reason) => drop(service.unusable.insert(format!("{record}: {reason}"))),
             }
         }
@@ -269,7 +269,7 @@ pub fn check_record(record: &str) -> Result<(), String> {
     if is_service && is_known && labels.next().is_some_and(|label| !label.is_empty()) {
         return Ok(());
     }
-    Err(format!("{record:?} is no name of SRV records; write one as in _http._tcp.web.example.org"))
+    Err(format!("{record:?} is not the name of SRV records; write one as in _http._tcp.web.example.org"))
 }
 
 #[cfg(test)]

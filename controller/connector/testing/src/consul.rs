@@ -67,7 +67,7 @@ impl ConsulServer {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new()),
             changed: watch::Sender::default(),
-            life: watch::Sender::new(Some(0)),
+            connection_epoch: watch::Sender::new(Some(0)),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serving = Arc::clone(&shared);
@@ -135,12 +135,12 @@ impl ConsulServer {
     }
 
     fn cut(&self) {
-        self.shared.life.send_modify(|life| *life = life.map(|count| count + 1));
+        self.shared.connection_epoch.send_modify(|epoch| *epoch = epoch.map(|count| count + 1));
     }
 }
 
 impl Drop for ConsulServer {
     fn drop(&mut self) {
-        self.shared.life.send_replace(None);
+        self.shared.connection_epoch.send_replace(None);
     }
 }

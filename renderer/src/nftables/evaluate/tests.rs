@@ -70,7 +70,7 @@ const fn chain(slots: u32, outside: Option<u32>) -> Value {
 }
 
 /// The differences of a flow after a manual change of a service's table.
-fn found(
+fn differences_and_text(
     service: ContivService,
     from: &str,
     to: &str,
@@ -98,7 +98,7 @@ fn found(
 #[test]
 fn service_that_is_not_there_is_named() {
     let gone = (SetKind::Services, Key::Frontend(frontend(CLUSTER_IP)), None);
-    let (differences, text) = found(web(), POD, CLUSTER_IP, &[gone]);
+    let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &[gone]);
     assert_eq!(
         differences,
         ["the connection should reach a backend, but is rejected by an element of cluster-ips4"]
@@ -109,7 +109,7 @@ fn service_that_is_not_there_is_named() {
 #[test]
 fn slot_without_backend_and_oversized_share_are_named() {
     let hole = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), None);
-    let (differences, text) = found(web(), POD, CLUSTER_IP, &[hole]);
+    let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &[hole]);
     assert_eq!(
         differences,
         [
@@ -123,7 +123,7 @@ fn slot_without_backend_and_oversized_share_are_named() {
 #[test]
 fn backend_that_was_replaced_is_named_with_one_in_its_place() {
     let other = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), Some(backend("192.0.2.1:80")));
-    let (differences, _) = found(web(), POD, CLUSTER_IP, &[other]);
+    let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[other]);
     assert_eq!(
         differences,
         [
@@ -141,7 +141,7 @@ fn share_that_is_not_by_weight_is_named() {
         (SetKind::Backends, Key::Slot(key, 2), Some(backend(HERE))),
         (SetKind::Backends, Key::Slot(key, 3), Some(backend(HERE))),
     ];
-    let (differences, text) = found(web(), POD, CLUSTER_IP, &changes);
+    let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &changes);
     assert_eq!(
         differences,
         [
@@ -156,7 +156,7 @@ fn share_that_is_not_by_weight_is_named() {
 fn source_that_is_hidden_or_shown_against_rules_is_named() {
     let range = "10.244.1.0/24".parse().unwrap();
     let gone = [SetKind::Pods, SetKind::NoMasquerade].map(|kind| (kind, Key::Range(range), None));
-    let (differences, _) = found(web(), POD, CLUSTER_IP, &gone);
+    let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &gone);
     assert_eq!(
         differences,
         [
@@ -166,12 +166,12 @@ fn source_that_is_hidden_or_shown_against_rules_is_named() {
         ]
     );
     let shown = (SetKind::MasqueradeAlways, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = found(web(), OUTSIDE, LOAD_BALANCER, &[shown]);
+    let (differences, _) = differences_and_text(web(), OUTSIDE, LOAD_BALANCER, &[shown]);
     assert_eq!(differences.len(), 2);
     assert!(differences[0].contains("10.244.1.10:8080 sees the client's address"), "{differences:?}");
     // Hairpin masquerading applies to a pod that reaches itself, and to no other.
     let hairpin = (SetKind::Hairpin, Key::Pair("10.244.1.10".parse().unwrap()), None);
-    let (differences, _) = found(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
+    let (differences, _) = differences_and_text(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
     assert_eq!(differences.len(), 1, "{differences:?}");
 }
 
@@ -179,12 +179,12 @@ fn source_that_is_hidden_or_shown_against_rules_is_named() {
 fn verdict_differences_are_named() {
     let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
     let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = found(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
+    let (differences, _) = differences_and_text(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
     assert_eq!(differences[0], "the connection should be dropped, but goes to 10.244.1.10:8080");
 
     let closed =
         (SetKind::SourceRanges, Key::Source(frontend(LOAD_BALANCER), "192.0.2.0/24".parse().unwrap()), None);
-    let (differences, _) = found(ranged(), "192.0.2.9", LOAD_BALANCER, &[closed]);
+    let (differences, _) = differences_and_text(ranged(), "192.0.2.9", LOAD_BALANCER, &[closed]);
     assert_eq!(
         differences,
         [
@@ -195,11 +195,11 @@ fn verdict_differences_are_named() {
     let mut empty = web();
     empty.ports[0].backends.clear();
     let unrefused = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = found(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
+    let (differences, _) = differences_and_text(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
     assert_eq!(differences, ["the connection should be rejected, but is left alone: no element concerns it"]);
 
     let foreign = (SetKind::ClusterIps, Key::Address("203.0.113.1".parse().unwrap()), Some(Value::None));
-    let (differences, _) = found(web(), OUTSIDE, "203.0.113.1:81", &[foreign]);
+    let (differences, _) = differences_and_text(web(), OUTSIDE, "203.0.113.1:81", &[foreign]);
     assert_eq!(
         differences,
         ["the connection should be left alone, but is rejected by an element of cluster-ips4"]
@@ -209,17 +209,22 @@ fn verdict_differences_are_named() {
     remote.ports[0].backends.remove(0);
     let key = Key::Frontend(frontend(LOAD_BALANCER));
     let for_all = chain(1, None);
-    let (differences, _) = found(remote, OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
+    let (differences, _) =
+        differences_and_text(remote, OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
     assert_eq!(differences, ["the connection should be dropped, but goes to 10.244.2.10:8080"]);
     let local = ContivService { external_policy: TrafficPolicy::Local, ..web() };
-    let (differences, _) =
-        found(local.clone(), OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(chain(2, Some(0))))]);
+    let (differences, _) = differences_and_text(
+        local.clone(),
+        OUTSIDE,
+        LOAD_BALANCER,
+        &[(SetKind::Services, key, Some(chain(2, Some(0))))],
+    );
     assert_eq!(
         differences,
         ["the connection should reach a backend, but is dropped by an element of services4"]
     );
     let hole = (SetKind::BackendsExternal, Key::Slot(frontend(LOAD_BALANCER), 0), None);
-    let (differences, _) = found(local, OUTSIDE, LOAD_BALANCER, &[hole]);
+    let (differences, _) = differences_and_text(local, OUTSIDE, LOAD_BALANCER, &[hole]);
     assert_eq!(
         differences,
         ["the connection should reach a backend, but is dropped by an element of backends-external4"]
@@ -231,7 +236,7 @@ fn affinity_differences_are_named() {
     let sticky = || ContivService { session_affinity_timeout: 600, ..web() };
     let key = frontend(CLUSTER_IP);
     let (differences, text) =
-        found(sticky(), POD, CLUSTER_IP, &[(SetKind::Sticky, Key::Frontend(key), None)]);
+        differences_and_text(sticky(), POD, CLUSTER_IP, &[(SetKind::Sticky, Key::Frontend(key), None)]);
     assert_eq!(
         differences,
         [
@@ -243,16 +248,16 @@ fn affinity_differences_are_named() {
 
     let learn = DemandChain::Learn(LearnChain { family: Family::V4, node_port: false, timeout: 60 });
     let shorter = (SetKind::Sticky, Key::Frontend(key), Some(Value::Goto(learn)));
-    let (differences, _) = found(sticky(), POD, CLUSTER_IP, &[shorter]);
+    let (differences, _) = differences_and_text(sticky(), POD, CLUSTER_IP, &[shorter]);
     assert!(differences.len() == 1 && differences[0].contains("60 s"), "{differences:?}");
 
     let client = Key::Client(key, POD.parse().unwrap());
     let right = (SetKind::Affinity, client, Some(backend(THERE)));
-    let (differences, text) = found(sticky(), POD, CLUSTER_IP, &[right]);
+    let (differences, text) = differences_and_text(sticky(), POD, CLUSTER_IP, &[right]);
     assert_eq!(differences, Vec::<String>::new());
     assert!(text.contains("its next connection goes to 10.244.2.10:8080"), "{text}");
     let stale = (SetKind::Affinity, client, Some(backend("192.0.2.1:80")));
-    let (differences, _) = found(sticky(), POD, CLUSTER_IP, &[stale]);
+    let (differences, _) = differences_and_text(sticky(), POD, CLUSTER_IP, &[stale]);
     assert_eq!(
         differences,
         ["the affinity entry of this client is 192.0.2.1:80, which should not get its connections"]
@@ -262,6 +267,6 @@ fn affinity_differences_are_named() {
 #[test]
 fn translated_flow_is_not_rejected_at_its_backend_address() {
     let refused = (SetKind::NoEndpoints, Key::Frontend(frontend(THERE)), Some(Value::None));
-    let (differences, _) = found(web(), POD, CLUSTER_IP, &[refused]);
+    let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[refused]);
     assert_eq!(differences, Vec::<String>::new());
 }

@@ -59,7 +59,7 @@ impl Inspector {
     /// When the table cannot be read, is not there, or is not one of this version.
     pub fn open() -> Result<Self, InspectError> {
         let mut kernel = Kernel::open()?;
-        if read::found(&mut kernel.socket)?.is_none() {
+        if read::table_header(&mut kernel.socket)?.is_none() {
             return Err(InspectError::NoTable);
         }
         let existing = read::existing(&mut kernel.socket)?;

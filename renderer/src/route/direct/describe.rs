@@ -14,7 +14,7 @@ impl Direct {
     pub(in crate::route) fn rejected(&self) -> Vec<Rejected> {
         let rejected = self.refused.iter().filter_map(|(address, reason)| {
             let service = self.desired.owner(*address)?.clone();
-            Some(Rejected { service, reason: reason.clone(), in_force: LEFT_TO_NFTABLES })
+            Some(Rejected { service, reason: reason.clone(), active_state: LEFT_TO_NFTABLES })
         });
         rejected.collect()
     }

@@ -21,7 +21,7 @@ fn overview(problems: usize) -> Overview {
     let quarantined = |number| {
         serde_json::from_value(serde_json::json!({
             "source": "/contiv/x", "object": format!("service shop/broken-{number}"), "field": "ports[0].port",
-            "reason": error.repeat(2), "in_force": "last good",
+            "reason": error.repeat(2), "active_state": "last good",
         }))
         .unwrap()
     };

@@ -23,7 +23,7 @@ fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
     let listed = quarantine.list(0, |object| object.to_string().ends_with("web"));
     listed
         .into_iter()
-        .map(|entry| (entry.source, entry.since.as_second(), entry.in_force.unwrap_or("")))
+        .map(|entry| (entry.source, entry.since.as_second(), entry.active_state.unwrap_or("")))
         .collect()
 }
 
@@ -53,7 +53,7 @@ fn object_of_api_server_is_listed_once_by_its_name() {
     let listed = quarantine.list(0, |_| true);
     let shown: Vec<_> = listed.iter().map(|entry| (entry.source.as_str(), entry.object.as_deref())).collect();
     assert_eq!(shown, [("the API server", Some("Service default/web"))]);
-    assert_eq!((quarantine.len(), listed[0].in_force), (1, Some("last good")));
+    assert_eq!((quarantine.len(), listed[0].active_state), (1, Some("last good")));
     // A problem can also arrive before its value.
     quarantine.replace_values(Vec::new(), at(2));
     assert_eq!(quarantine.len(), 1);
@@ -153,7 +153,7 @@ fn rejected_service_stays_until_its_renderer_takes_it() {
     let rejected = |name, reason: &str| Rejected {
         service: ServiceId::new("default", name),
         reason: reason.to_owned(),
-        in_force: "nothing",
+        active_state: "nothing",
     };
     let (one, other) = (Arc::from("one"), Arc::from("other"));
     let mut quarantine = Quarantine::default();

@@ -10,7 +10,7 @@ const IMMEDIATE_REPAIRS: u32 = 10;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest pause, for foreign changes that never stop.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Enough to double from the shortest pause to the longest.
+/// Enough to double from the first pause to the maximum.
 const DOUBLINGS: u32 = 6;
 /// For each such time without a foreign change, one repair is subtracted from the count.
 const DECAY_INTERVAL: Duration = Duration::from_secs(5);

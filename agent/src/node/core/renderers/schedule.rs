@@ -19,9 +19,9 @@ use crate::node::{
 
 /// A call that takes longer is reported.
 const SLOW_AFTER: Duration = Duration::from_secs(10);
-/// The pauses after failures, doubled from the shortest to the longest.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pauses after failures: each is twice the one before, up to the maximum.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// One renderer as the core sees it.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl RendererSchedule {
             name,
             busy: None,
             pending: Pending::Nothing,
-            backoff: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
+            backoff: Backoff::new(MIN_PAUSE, MAX_PAUSE),
             repairs: RepairSchedule::default(),
             is_watched: false,
             retry_at: None,

@@ -198,10 +198,10 @@ fn requested_address_is_given_unless_taken() {
 fn unusable_instance_is_problem_and_others_are_stored() {
     let mut registries = web();
     let web = registries.catalogs[0].as_mut().unwrap().get_mut("web").unwrap().as_mut().unwrap();
-    Arc::make_mut(web).unusable.insert("instance web2 on node n1: 0 is no port".to_owned());
+    Arc::make_mut(web).unusable.insert("instance web2 on node n1: 0 is not a port".to_owned());
     let mut store = StoreContent::new();
     let plan = registries.sync(&mut store);
-    assert_eq!(plan.problems[0].reason, "left out: instance web2 on node n1: 0 is no port");
+    assert_eq!(plan.problems[0].reason, "left out: instance web2 on node n1: 0 is not a port");
     assert_eq!(endpoints(&store, "web").endpoint_subsets[0].addresses.len(), 2);
 }
 

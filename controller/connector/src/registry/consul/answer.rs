@@ -139,8 +139,9 @@ fn instance(entry: ServiceEntry, passing_only: bool) -> Result<(Destination, Ins
     let address_text = if service.address.is_empty() { &node.address } else { &service.address };
     let instance = Instance {
         address: (),
-        port: port
-            .ok_or_else(|| format!("{} is no port; register it with the one it listens on", service.port))?,
+        port: port.ok_or_else(|| {
+            format!("{} is not a port; register it with the one it listens on", service.port)
+        })?,
         protocol: Protocol::Tcp,
         ready: !passing_only || checks.iter().flatten().all(|check| check.status == "passing"),
         tags: service.tags.unwrap_or_default(),

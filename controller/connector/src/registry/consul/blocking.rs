@@ -14,7 +14,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(200);
 const ANSWER_SLACK: Duration = Duration::from_secs(10);
 
 /// The least time that a query waits, however many there are.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) struct BlockingQuery {
     path: String,
@@ -84,7 +84,7 @@ pub(super) fn shared_wait(wait: Duration, services: usize, connections: usize) -
     }
     #[expect(clippy::cast_precision_loss, reason = "a part of a time")]
     let part = connections as f64 / services as f64;
-    wait.mul_f64(part).max(SHORTEST_WAIT.min(wait))
+    wait.mul_f64(part).max(MIN_WAIT.min(wait))
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
         let wait = Duration::from_secs(60);
         assert_eq!(shared_wait(wait, 128, 128), wait);
         assert_eq!(shared_wait(wait, 256, 128), wait / 2);
-        assert_eq!(shared_wait(wait, 1_000_000, 128), SHORTEST_WAIT);
+        assert_eq!(shared_wait(wait, 1_000_000, 128), MIN_WAIT);
         assert_eq!(shared_wait(Duration::from_millis(50), 2, 1), Duration::from_millis(50));
     }
 }

@@ -81,7 +81,7 @@ fn service(service: Service) -> Result<SourceService, String> {
         return Err("name: it is empty".to_owned());
     }
     if port == Some(0) {
-        return Err("port: 0 is no port".to_owned());
+        return Err("port: 0 is not a port".to_owned());
     }
     for switch in annotation::OF_SERVICES {
         switch.is_set(&annotations).map_err(|reason| format!("annotations.{}: {reason}", switch.name))?;

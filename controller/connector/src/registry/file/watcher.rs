@@ -24,7 +24,8 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Watches the folder of a file.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("this is no path of a file"))?.to_owned();
+        let name =
+            path.file_name().ok_or_else(|| io::Error::other("this is not the path of a file"))?.to_owned();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
         let inotify = Inotify::init()?;

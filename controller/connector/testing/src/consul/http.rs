@@ -39,11 +39,11 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor
 
 pub(super) async fn serve(listener: std::net::TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut life = shared.life.subscribe();
+    let mut connection_epoch = shared.connection_epoch.subscribe();
     loop {
         let stream = tokio::select! {
             Ok((stream, _)) = listener.accept() => stream,
-            _ = life.wait_for(Option::is_none) => return,
+            _ = connection_epoch.wait_for(Option::is_none) => return,
         };
         if shared.state.lock().fault == Some(Fault::Down) {
             continue;
@@ -63,13 +63,13 @@ pub(super) async fn serve(listener: std::net::TcpListener, tls: Option<TlsAccept
 }
 
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, shared: Arc<Shared>) {
-    let mut life = shared.life.subscribe();
-    life.mark_unchanged();
+    let mut connection_epoch = shared.connection_epoch.subscribe();
+    connection_epoch.mark_unchanged();
     let answering = service_fn(|request| answer(request, Arc::clone(&shared)));
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answering);
     tokio::select! {
         _ = pin!(connection) => {}
-        _ = life.changed() => {}
+        _ = connection_epoch.changed() => {}
     }
 }
 
@@ -96,7 +96,7 @@ async fn answer(
         return Ok(error(500, "No cluster leader"));
     }
     let query = Query::of(&request);
-    let look = || {
+    let read = || {
         let state = shared.state.lock();
         match service {
             None if path == "/v1/catalog/services" => Some(state.catalog()),
@@ -107,12 +107,12 @@ async fn answer(
     if query.index > 0 {
         let mut changed = shared.changed.subscribe();
         shared.state.lock().waiting += 1;
-        let newer = changed.wait_for(|_| look().is_none_or(|(_, index)| index > query.index));
+        let newer = changed.wait_for(|_| read().is_none_or(|(_, index)| index > query.index));
         // A timeout is not an error: the current content is returned.
         let _ = timeout(query.wait, newer).await;
         shared.state.lock().waiting -= 1;
     }
-    let Some((value, index)) = look() else { return Ok(error(404, "no such page")) };
+    let Some((value, index)) = read() else { return Ok(error(404, "no such page")) };
     let mut body = value.to_string();
     if fault == Some(Fault::Truncated) {
         body.truncate(body.len() / 2);

@@ -11,5 +11,5 @@ pub(super) struct Shared {
     /// Counts changes and wakes waiting queries.
     pub(super) changed: watch::Sender<u64>,
     /// Counts restarts; connections of an earlier count end. None when the server has ended.
-    pub(super) life: watch::Sender<Option<u64>>,
+    pub(super) connection_epoch: watch::Sender<Option<u64>>,
 }
