@@ -3,22 +3,32 @@
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use contiv_proto::Key;
+use contiv_proto::{Key, Object};
 
 use crate::{
     Problem,
     manifest::{self, FOLDER_NODES, Links, ParsedManifests, walk::read_text},
 };
 
-/// One object of a file, in stored form: as binary protobuf, since a folder keeps all its objects in memory.
+/// One object of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) key: Arc<Key>,
+    /// Binary protobuf, a third of the size of the stored form: a folder keeps all its objects in memory. Of an object that was not
+    /// read it is the saved value.
     pub(super) value: Bytes,
     /// The place in the file, for messages: `:2`, or empty if it is the only document.
     pub(super) place: Box<str>,
     /// It was not read: an earlier run saved it, and a file that cannot be read now may still contain it.
     pub(super) is_recalled: bool,
+}
+
+impl Definition {
+    /// The value as every store has it.
+    pub(super) fn stored_value(&self) -> Bytes {
+        let encoded = || Object::decode(&self.key, &self.value).ok()?.encode().ok();
+        if self.is_recalled { None } else { encoded() }.map_or_else(|| self.value.clone(), Bytes::from)
+    }
 }
 
 /// The file's metadata; if it differs, the file may have changed.

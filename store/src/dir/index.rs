@@ -59,7 +59,7 @@ impl Claims {
     fn entry(&self, key: &Key) -> Option<Entry> {
         Some(Entry {
             key: key.to_path(),
-            value: self.winner()?.value.clone(),
+            value: self.winner()?.stored_value(),
             create_revision: CREATE_REVISION,
             mod_revision: self.mod_revision,
         })
