@@ -35,6 +35,8 @@ struct Watch {
     begun_at: i64,
     /// Everything up to this version has been sent.
     version: i64,
+    /// The version of the cluster when changes were last searched for: this type has no others up to it.
+    searched: i64,
     /// Whether it requests bookmarks.
     bookmarks: bool,
     is_protobuf: bool,
@@ -61,6 +63,7 @@ pub(super) fn answer(
         resource,
         begun_at: version,
         version,
+        searched: version,
         bookmarks: query.bookmarks && !shared.faults.lock().silent.contains(resource.plural),
         is_protobuf,
         until: Instant::now() + wanted.min(longest),
@@ -93,8 +96,8 @@ impl Watch {
                 changed = self.cluster.changed() => changed.ok()?,
                 () = sleep_until(self.until) => return None,
                 () = tokio::time::sleep(interval), if self.bookmarks => {
-                    // This type has no changes up to the current version.
-                    self.version = self.version.max(self.cluster.borrow().version);
+                    // Not up to the current version: a change that has just come must still be sent.
+                    self.version = self.version.max(self.searched);
                     if self.version > self.begun_at {
                         return Some(self.bookmark());
                     }
@@ -118,6 +121,7 @@ impl Watch {
             let message = format!("too old resource version: {} ({})", self.version, cluster.version);
             return event("ERROR", &status_text(410, "Expired", &message));
         };
+        self.searched = cluster.version;
         let mut events = Vec::new();
         for one in happened {
             self.version = one.version;
