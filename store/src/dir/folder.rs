@@ -235,7 +235,7 @@ impl Folder {
         let mut recalled = 0;
         for Entry { key: path, value, .. } in saved {
             let Ok(Some(key)) = Key::parse(&path) else { continue };
-            if self.index.entry(&path).is_some() {
+            if self.index.has(&key) {
                 continue;
             }
             let definition =

@@ -98,19 +98,14 @@ impl Index {
                 self.contested.remove(&key);
             }
             let now = claims.winner().map(|definition| &definition.value);
-            let is_changed = now != before.as_ref();
+            let (is_changed, is_gone) = (now != before.as_ref(), now.is_none());
             if is_changed {
                 claims.mod_revision = revision;
+                let change = claims.entry(&key).map(Change::Put);
+                changes.push(change.unwrap_or_else(|| Change::Delete { key: key.to_path() }));
             }
-            match claims.entry(&key) {
-                Some(entry) if is_changed => changes.push(Change::Put(entry)),
-                Some(_) => {}
-                None => {
-                    self.objects.remove(&key);
-                    if is_changed {
-                        changes.push(Change::Delete { key: key.to_path() });
-                    }
-                }
+            if is_gone {
+                self.objects.remove(&key);
             }
         }
         (!changes.is_empty()).then_some(Batch { revision, changes })
@@ -127,6 +122,11 @@ impl Index {
         let mut entries: Vec<Entry> = entries.filter(|entry| entry.key.starts_with(prefix)).collect();
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         entries
+    }
+
+    /// Whether a file defines this object.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.objects.get(key).is_some_and(|claims| claims.winner().is_some())
     }
 
     /// The entry of a full key.
