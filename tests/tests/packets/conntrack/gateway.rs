@@ -77,8 +77,7 @@ impl<'a> Gateway<'a> {
     /// timeout takes three times as long. Returns how long that took.
     pub(crate) fn wait_for_deletions(&self, count: usize) -> Result<Duration> {
         let what = format!("{count} flows deleted");
-        // Each is a message to the kernel: tens of thousands take a while on a busy machine.
-        let waited = wait_until(&what, 3 * EVENT_TIMEOUT, || self.deletions() >= count)?;
+        let waited = wait_until(&what, EVENT_TIMEOUT, || self.deletions() >= count)?;
         assert_eq!((self.deletions(), self.total("stale-flow-failures")), (count, 0), "deleted and failed");
         Ok(waited)
     }
