@@ -27,7 +27,7 @@ type Read = dyn Fn() -> Result<Connections, String> + Send + Sync;
 #[derive(Clone)]
 pub struct ConnectionCounters {
     read: Arc<Read>,
-    turn: Arc<Semaphore>,
+    permit: Arc<Semaphore>,
 }
 
 impl ConnectionCounters {
@@ -43,7 +43,7 @@ impl ConnectionCounters {
 
     /// Those that `read` returns. It may block.
     pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
-        Self { read: Arc::new(read), turn: Arc::new(Semaphore::new(1)) }
+        Self { read: Arc::new(read), permit: Arc::new(Semaphore::new(1)) }
     }
 
     /// The services with connections, those with the most first, served or refused, and then by name.
@@ -54,7 +54,7 @@ impl ConnectionCounters {
         &self,
         services: Vec<Arc<ContivService>>,
     ) -> Result<Vec<ServiceConnections>, String> {
-        let _turn = self.turn.acquire().await.map_err(|error| error.to_string())?;
+        let _permit = self.permit.acquire().await.map_err(|error| error.to_string())?;
         let read = Arc::clone(&self.read);
         let work = spawn_blocking(move || Ok(attribute(&read()?, &services)));
         work.await.map_err(|error| error.to_string())?

@@ -1,4 +1,4 @@
-//! Laws of the configuration, for any input. Fuzzers search for input that breaks one (`fuzz/`).
+//! Properties of the configuration, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_model::{InterfacePattern, LocalDetect, NodePortAddresses};
 use contiv_renderer::route::AddressKind;
@@ -61,12 +61,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn corpus_of_configurations_breaks_no_law() {
+    fn corpus_of_configurations_breaks_no_property() {
         replay("configuration", super::configuration);
     }
 
     #[test]
-    fn corpus_of_flags_breaks_no_law() {
+    fn corpus_of_flags_breaks_no_property() {
         replay("flags", super::flag);
     }
 }

@@ -1,4 +1,4 @@
-//! The law of values that are read and printed.
+//! The property of values that are parsed and printed: they round-trip.
 
 use std::{
     fmt::{Debug, Display},

@@ -54,7 +54,7 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
         problems: Vec::new(),
     });
     let event = Decoder::new(now.time).decode(list).expect("a list");
-    core.handle(Input::Store(event, now.instant), now, &mut Vec::new());
+    core.handle(Input::Store(event, now.instant), now, &mut drop);
 
     let mut services = 0;
     let allocations = allocation_counter::measure(|| services = Sizes::of(&core).services);

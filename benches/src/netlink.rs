@@ -109,9 +109,9 @@ impl Commits {
     ///
     /// # Errors
     /// When messages were lost.
-    pub fn next(&mut self, patience: Duration) -> Result<Option<Commit>> {
-        let patience = TimeVal::milliseconds(i64::try_from(patience.as_millis()).unwrap_or(i64::MAX));
-        setsockopt(&self.socket, sockopt::ReceiveTimeout, &patience).map_err(failed("set a time limit"))?;
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Commit>> {
+        let timeout = TimeVal::milliseconds(i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout).map_err(failed("set a time limit"))?;
         loop {
             let length = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
                 Ok(length) => length,

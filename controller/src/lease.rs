@@ -46,11 +46,11 @@ impl Lease {
     /// use contiv_controller::lease::Lease;
     ///
     /// let (holder, lease) = Lease::manual();
-    /// assert!(!lease.held());
+    /// assert!(!lease.is_held());
     /// holder.grant();
-    /// assert!(lease.held());
+    /// assert!(lease.is_held());
     /// holder.revoke();
-    /// assert!(!lease.held());
+    /// assert!(!lease.is_held());
     /// ```
     pub fn manual() -> (LeaseHolder, Self) {
         let (sender, term) = watch::channel(LeaseTerm::default());
@@ -58,7 +58,7 @@ impl Lease {
     }
 
     /// Whether the lease is held now.
-    pub fn held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.term.borrow().is_held
     }
 
@@ -138,13 +138,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn always_leader_lease_is_held_and_never_changes() {
         let mut lease = Lease::always_leader();
-        assert!(lease.held() && lease.fence().is_none());
+        assert!(lease.is_held() && lease.fence().is_none());
         assert!(lease.acquired().await.is_held);
         assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lease_lost_and_won_between_two_looks_is_another_term() {
+    async fn lease_lost_and_won_between_two_reads_is_another_term() {
         let (holder, mut lease) = Lease::manual();
         holder.grant();
         let first = lease.acquired().await;
@@ -162,6 +162,6 @@ mod tests {
         assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
         holder.grant();
         lease.changed().await;
-        assert!(lease.held());
+        assert!(lease.is_held());
     }
 }

@@ -1,21 +1,21 @@
 //! A runtime for control loops over a [`contiv_store::Store`].
 //!
 //! A *controller* brings the objects of a store to their desired state. It watches one managed type and the types that this one
-//! depends on. For each change a *mapper* returns the keys that are affected; they are added to a *work queue*; a *reconciler*
-//! receives one key at a time, reads the current state and acts. A *manager* starts and restarts controllers; with a *lease* of
+//! depends on. For each change a *mapper* returns the affected keys, which are added to a *work queue*; a *reconciler*
+//! receives one key at a time, reads the current state and acts. A *manager* starts and restarts controllers. With a *lease* of
 //! an election only one of several processes runs them, and its writes are fenced.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`queue`] | the work queue: deduplicated, delayed, retried, debounced keys, with draining and metrics |
 //! | [`resource`] | types of stored objects, the objects and their events |
-//! | [`reflector`], [`cache`] | all objects of one type, with indexes, as they are in the store |
-//! | [`mapper`] | from an object to the keys of the objects that depend on it |
+//! | [`reflector`], [`cache`] | lists and watches all objects of one type into a cache with indexes |
+//! | [`mapper`] | maps an object to the keys of the objects that depend on it |
 //! | [`controller`] | the builder, the reconciler and its context |
 //! | [`callbacks`] | controllers written as callbacks for present and for deleted objects |
 //! | [`manager`] | starts controllers and restarts them |
-//! | [`runnable`] | what a manager runs: controllers, and other work that is no controller of keys |
-//! | [`lease`] | which process runs singletons: every one, the leader of an election, or as a test decides |
+//! | [`runnable`] | what a manager runs: controllers, and other tasks that are supervised like them |
+//! | [`lease`] | which process runs singletons: each process, the leader of an election, or the one that a test chooses |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
 //! | [`writer`] | writes that never overwrite a concurrent change and never happen after the lease is lost |
 //! | [`testing`] | controllers without loops, for tests |

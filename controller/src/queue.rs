@@ -206,7 +206,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
                     instruments.added(released);
                     instruments.depth(depth);
                     if let Some((_, waited)) = taken {
-                        instruments.taken(waited);
+                        instruments.record_wait(waited);
                     }
                 }
                 // One notification may be for several keys.

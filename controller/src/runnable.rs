@@ -13,8 +13,7 @@ use crate::BoxError;
 pub use placement::Placement;
 pub use setup::Setup;
 
-/// A unit of work that is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or one that is no
-/// controller of keys.
+/// A unit of work that is registered with a [`Manager`](crate::Manager): a [`Controller`](crate::Controller), or another task.
 ///
 /// ```
 /// use std::sync::Arc;

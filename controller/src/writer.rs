@@ -65,7 +65,7 @@ fn unchanged<T>(object: &Object<T>) -> Condition {
 pub enum WriteError {
     /// The lease for this write is no longer held.
     #[error("another one holds {key} now; nothing was written")]
-    Deposed {
+    LeaseLost {
         /// The election's key.
         key: String,
     },
@@ -80,7 +80,7 @@ pub enum WriteError {
     Store(StoreError),
     /// One batch writes a key twice.
     #[error("{key} is written twice in one batch; write it once")]
-    Twice {
+    DuplicateKey {
         /// The key.
         key: String,
     },
@@ -134,7 +134,7 @@ impl Writer {
     pub async fn commit(&self, writes: Vec<Write>) -> Result<Option<i64>, WriteError> {
         let mut keys = BTreeSet::new();
         if let Some(twice) = writes.iter().find(|write| !keys.insert(write.key())) {
-            return Err(WriteError::Twice { key: twice.key().to_owned() });
+            return Err(WriteError::DuplicateKey { key: twice.key().to_owned() });
         }
         let mut revision = None;
         for transaction in self.transactions(writes) {
@@ -203,7 +203,7 @@ impl Writer {
     fn explain(&self, error: StoreError) -> WriteError {
         match error {
             StoreError::Conflict { key } if self.fence.as_ref().is_some_and(|fence| fence.key == key) => {
-                WriteError::Deposed { key }
+                WriteError::LeaseLost { key }
             }
             StoreError::Conflict { key } => WriteError::Conflict { key },
             error => WriteError::Store(error),

@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_set(a: Vec<[u8; 4]>, b: Vec<[u8; 4]>, one: [u8; 4]) {
+        fn addresses_behave_like_a_sorted_set(a: Vec<[u8; 4]>, b: Vec<[u8; 4]>, one: [u8; 4]) {
             let set = |addresses: &[[u8; 4]]| addresses.iter().copied().map(IpAddr::from).collect::<BTreeSet<_>>();
             let (set_a, set_b) = (set(&a), set(&b));
             let (of_a, of_b) = (Addresses::from(set_a.clone()), set_b.iter().rev().copied().collect());

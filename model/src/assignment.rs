@@ -25,7 +25,7 @@ pub fn assign(
     let has_addresses = !service.ports.is_empty() && service.addresses().next().is_some();
     let has_node_ports = service.ports.iter().any(|port| port.node_port.is_some());
     let asked = asked && has_addresses;
-    let reason = if asked { obstacle(service, route_runs, shared) } else { None };
+    let reason = if asked { direct_routing_blocker(service, route_runs, shared) } else { None };
     Assignment {
         addresses: if asked && reason.is_none() { Carrier::Route } else { Carrier::Nftables },
         node_ports: has_node_ports.then_some(Carrier::Nftables),
@@ -33,7 +33,8 @@ pub fn assign(
     }
 }
 
-fn obstacle(
+/// Why routes cannot carry a service. None if they can.
+fn direct_routing_blocker(
     service: &ContivService,
     route_runs: bool,
     shared: Option<(IpAddr, ServiceId)>,

@@ -208,7 +208,7 @@ impl InterfaceChange {
     }
 }
 
-/// Compares services. Two references to one value are equal without a look at it.
+/// Compares services. Two references to one value are equal without comparing its content.
 fn same(old: Option<&Arc<ContivService>>, new: Option<&Arc<ContivService>>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,

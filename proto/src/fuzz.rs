@@ -72,12 +72,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn corpus_of_keys_breaks_no_law() {
+    fn corpus_of_keys_breaks_no_property() {
         replay("keys", super::key);
     }
 
     #[test]
-    fn corpus_of_values_breaks_no_law() {
+    fn corpus_of_values_breaks_no_property() {
         replay("values", super::value);
     }
 }

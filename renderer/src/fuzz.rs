@@ -1,4 +1,4 @@
-//! Laws of the kernel's messages and of printed text, for any input. Fuzzers search for input that breaks one (`fuzz/`).
+//! Properties of the kernel's messages and of printed text, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_model::Snapshot;
 
@@ -45,7 +45,7 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn corpus_of_messages_breaks_no_law() {
+    fn corpus_of_messages_breaks_no_property() {
         replay("netlink", super::netlink);
     }
 

@@ -1,7 +1,7 @@
 //! Renderers turn the desired services into kernel state, or into text that describes it.
 //!
-//! Planning is pure: a service becomes ordered values. Values are compared with what was applied before. Only an applier does
-//! I/O.
+//! Planning is pure: it turns services into sorted elements or routes. Those are compared with what was applied before, and only
+//! the differences are sent to the kernel. Only the modules that apply changes or read the kernel's state do I/O.
 
 pub mod dry_run;
 pub mod error;

@@ -42,12 +42,12 @@ impl NftOutput {
         let document: Document = serde_json::from_str(json)?;
         let mut output = Self::default();
         for object in document.nftables {
-            output.take(object);
+            output.add(object);
         }
         Ok(output)
     }
 
-    fn take(&mut self, object: Object) {
+    fn add(&mut self, object: Object) {
         let listing = &mut self.listing;
         match object {
             Object::Version(version) => self.version = version,

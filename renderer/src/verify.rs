@@ -95,28 +95,28 @@ pub struct Confirmation {
     /// The sum of the comparisons' weights.
     weight: usize,
     /// Differences found by every comparison so far; none before the first.
-    suspects: Option<BTreeSet<Drift>>,
+    candidates: Option<BTreeSet<Drift>>,
 }
 
 impl Confirmation {
     /// The number of comparisons, with a pause between them, that confirm drift while nothing else changes.
-    pub const LOOKS: usize = 3;
-    /// How many comparisons amid changes are worth one while nothing changes: what changes to and fro between a few states can be
-    /// seen in the same state several times.
-    const LOOKS_AMID_CHANGES: usize = 5;
+    pub const COMPARISONS: usize = 3;
+    /// How many comparisons amid changes are worth one while nothing changes: a value that alternates between a few states can be
+    /// read in the same state several times.
+    const COMPARISONS_AMID_CHANGES: usize = 5;
 
     /// Adds the result of one comparison, and whether something was programmed while the kernel was read. None if another one is
     /// needed; else the differences found by all of them.
-    pub fn take(&mut self, found: BTreeSet<Drift>, amid_changes: bool) -> Option<BTreeSet<Drift>> {
-        let suspects = match self.suspects.take() {
+    pub fn add(&mut self, found: BTreeSet<Drift>, amid_changes: bool) -> Option<BTreeSet<Drift>> {
+        let candidates = match self.candidates.take() {
             None => found,
-            Some(suspects) => suspects.intersection(&found).cloned().collect(),
+            Some(candidates) => candidates.intersection(&found).cloned().collect(),
         };
-        self.weight += if amid_changes { 1 } else { Self::LOOKS_AMID_CHANGES };
-        if suspects.is_empty() || self.weight >= Self::LOOKS * Self::LOOKS_AMID_CHANGES {
-            return Some(suspects);
+        self.weight += if amid_changes { 1 } else { Self::COMPARISONS_AMID_CHANGES };
+        if candidates.is_empty() || self.weight >= Self::COMPARISONS * Self::COMPARISONS_AMID_CHANGES {
+            return Some(candidates);
         }
-        self.suspects = Some(suspects);
+        self.candidates = Some(candidates);
         None
     }
 }
@@ -131,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn difference_seen_at_every_look_is_drift_and_a_passing_one_is_not() {
+    fn difference_in_every_comparison_is_drift() {
         let found =
             |elements: &[&str]| elements.iter().map(|element| drift(element)).collect::<BTreeSet<_>>();
-        assert_eq!(Confirmation::default().take(found(&[]), false), Some(found(&[])));
+        assert_eq!(Confirmation::default().add(found(&[]), false), Some(found(&[])));
         let mut confirmation = Confirmation::default();
-        assert_eq!(confirmation.take(found(&["a", "b"]), false), None);
-        assert_eq!(confirmation.take(found(&["b", "c"]), false), None);
-        assert_eq!(confirmation.take(found(&["b", "d"]), false), Some(found(&["b"])));
+        assert_eq!(confirmation.add(found(&["a", "b"]), false), None);
+        assert_eq!(confirmation.add(found(&["b", "c"]), false), None);
+        assert_eq!(confirmation.add(found(&["b", "d"]), false), Some(found(&["b"])));
         let mut amid_changes = Confirmation::default();
-        let looks = (0..15).map(|_| amid_changes.take(found(&["a"]), true)).collect::<Vec<_>>();
-        assert!(looks[..14].iter().all(Option::is_none), "it may be seen so by chance");
-        assert_eq!(looks[14], Some(found(&["a"])));
+        let results = (0..15).map(|_| amid_changes.add(found(&["a"]), true)).collect::<Vec<_>>();
+        assert!(results[..14].iter().all(Option::is_none), "it may be in this state by chance");
+        assert_eq!(results[14], Some(found(&["a"])));
         let mut passing = Confirmation::default();
-        assert_eq!(passing.take(found(&["a"]), false), None);
-        assert_eq!(passing.take(found(&["b"]), false), Some(found(&[])));
+        assert_eq!(passing.add(found(&["a"]), false), None);
+        assert_eq!(passing.add(found(&["b"]), false), Some(found(&[])));
     }
 }

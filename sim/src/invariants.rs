@@ -165,7 +165,7 @@ pub(crate) fn observe_fresh_start(
     let mut inputs = VecDeque::from([Input::Store(event, base)]);
     let mut out = Vec::new();
     while let Some(input) = inputs.pop_front() {
-        core.handle(input, now, &mut out);
+        core.handle(input, now, &mut |output| out.push(output));
         for output in out.drain(..) {
             match output {
                 Output::Render(name, work) => {

@@ -694,7 +694,7 @@ impl World {
             _ => None,
         };
         agent.history.on_input(&input, now);
-        agent.core.handle(input, now, &mut out);
+        agent.core.handle(input, now, &mut |output| out.push(output));
         if let Some((kind, request)) = pod_request {
             agent.history.on_pod_request(kind, answer_to(request, &out), now);
         }

@@ -73,7 +73,7 @@ impl Store for EtcdStore {
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
         async move {
             let member = self.members.reachable().await?;
-            member.ask(move |session| commit::commit(session, transaction.clone()).boxed()).await
+            member.call(move |session| commit::commit(session, transaction.clone()).boxed()).await
         }
         .boxed()
     }

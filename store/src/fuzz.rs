@@ -1,4 +1,4 @@
-//! Laws of manifests and store URLs, for any input. Fuzzers search for input that breaks one (`fuzz/`).
+//! Properties of manifests and store URLs, for any input. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_proto::{Key, Object};
 
@@ -63,12 +63,12 @@ mod tests {
     include!("../../fuzz/replay.rs");
 
     #[test]
-    fn corpus_of_manifests_breaks_no_law() {
+    fn corpus_of_manifests_breaks_no_property() {
         replay("manifests", super::manifest);
     }
 
     #[test]
-    fn corpus_of_store_urls_breaks_no_law() {
+    fn corpus_of_store_urls_breaks_no_property() {
         replay("store-urls", super::url);
     }
 }

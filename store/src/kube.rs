@@ -112,9 +112,9 @@ impl KubeStore {
         Ok(slot.insert(client).clone())
     }
 
-    /// Makes requests with the current client. After a failure the next requests get a new client with the current files, and so a
-    /// new connection; not where the server only asks for a pause.
-    async fn ask<T>(
+    /// Makes requests with the current client. After a failure the next requests get a new client, which reads the files again and
+    /// opens a new connection. An answer with `Retry-After` keeps the client.
+    async fn with_client<T>(
         &self,
         requests: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -203,7 +203,7 @@ impl KubeStore {
             }
             listed => {
                 let version = listed?;
-                self.inner.optional.found(resource);
+                self.inner.optional.mark_found(resource);
                 Ok(version)
             }
         }
@@ -249,7 +249,7 @@ impl KubeStore {
 
 impl Store for KubeStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        let listed = self.ask(async |client| {
+        let listed = self.with_client(async |client| {
             let mut entries = Entries::new(prefix, None);
             let revision = self.list_all(client, prefix, &mut entries).await?;
             let Entries { rest: mut entries, problems, .. } = entries;
@@ -264,7 +264,7 @@ impl Store for KubeStore {
         prefix: &'a str,
         pages: &'a PageSender,
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
-        let listed = self.ask(async move |client| {
+        let listed = self.with_client(async move |client| {
             let mut entries = Entries::new(prefix, Some(pages));
             let revision = self.list_all(client, prefix, &mut entries).await?;
             Ok((revision, entries.problems))
@@ -282,7 +282,7 @@ impl Store for KubeStore {
         prefix: &'a str,
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        self.ask(async move |client| self.watch_all(client, prefix, position).await).boxed()
+        self.with_client(async move |client| self.watch_all(client, prefix, position).await).boxed()
     }
 
     fn transact(&self, _: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {

@@ -77,7 +77,7 @@ async fn apply(
     let keys: Vec<Key> = objects.iter().map(|object| object.key.clone()).collect();
     let stored = read(store, &keys).await?;
     let total = objects.len();
-    let progress = Progress::of_objects(total);
+    let progress = Progress::for_objects(total);
     let mut chunk = Chunk::default();
     let mut without_status = Vec::new();
     for object in objects {

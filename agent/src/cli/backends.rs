@@ -64,9 +64,9 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
         "" => format!("{}/{}", port.port, port.protocol),
         name => format!("{}/{} ({name})", port.port, port.protocol),
     };
-    let lead = || vec![Cell::from(&*service.id.name), Cell::from(title.clone())];
+    let first_cells = || vec![Cell::from(&*service.id.name), Cell::from(title.clone())];
     if port.backends.is_empty() {
-        let mut cells = lead();
+        let mut cells = first_cells();
         cells.extend([Cell::styled("<none>", TextStyle::Bad), "".into(), "".into(), "".into()]);
         return vec![Item {
             name: String::new(),
@@ -79,7 +79,7 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
         value["service"] = json!(service.id);
         value["service_port"] = json!(port.port);
         value["protocol"] = json!(port.protocol);
-        let mut cells = lead();
+        let mut cells = first_cells();
         cells.extend(row(service, backend));
         let wide = vec![yes(backend.in_topology), yes(backend.host_network)];
         Item { name: endpoint(backend), value, cells: (cells, wide) }

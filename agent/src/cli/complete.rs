@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(
         current,
-        known().iter().flat_map(|id| {
+        known_services().iter().flat_map(|id| {
             let short = (&*id.namespace == "default").then(|| id.name.to_string());
             short.into_iter().chain([id.to_string()])
         }),
@@ -34,7 +34,7 @@ pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
         (Some(Kind::Service), _) => services(current),
         (Some(_), _) => Vec::new(),
         (None, Some((kind, _))) if kind.parse() == Ok(Kind::Service) => {
-            candidates(current, known().iter().map(|id| format!("{kind}/{}", id.name)))
+            candidates(current, known_services().iter().map(|id| format!("{kind}/{}", id.name)))
         }
         (None, _) => candidates(current, Kind::ALL.map(|kind| kind.keyword().to_owned()).into_iter()),
     }
@@ -42,7 +42,7 @@ pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// The namespaces that have services.
 pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
-    candidates(current, known().iter().map(|id| id.namespace.to_string()))
+    candidates(current, known_services().iter().map(|id| id.namespace.to_string()))
 }
 
 /// The candidates that continue the current word, each once.
@@ -53,7 +53,7 @@ fn candidates(current: &OsStr, all: impl Iterator<Item = String>) -> Vec<Complet
 }
 
 /// The services of the agent; empty if it does not answer.
-fn known() -> Vec<ServiceId> {
+fn known_services() -> Vec<ServiceId> {
     #[derive(Deserialize)]
     struct Named {
         id: ServiceId,

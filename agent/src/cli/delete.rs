@@ -92,7 +92,7 @@ impl Delete {
         let stored = read(store, keys).await?;
         let (found, missing): (Vec<&Key>, Vec<&Key>) =
             keys.iter().partition(|key| stored.contains_key(&key.to_path()));
-        let progress = Progress::of_objects(found.len());
+        let progress = Progress::for_objects(found.len());
         for chunk in found.chunks(TRANSACTION_LIMIT) {
             let operations = chunk.iter().map(|key| Operation::Delete { key: key.to_path() }).collect();
             store.commit(operations).await.with_context(|| {

@@ -1,4 +1,4 @@
-//! Laws of command-line values.
+//! Properties of command-line values.
 
 use super::{
     http_client::Server,

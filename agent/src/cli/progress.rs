@@ -1,17 +1,17 @@
-//! Progress of long work: on standard error, if that is a terminal.
+//! Shows the progress of a long operation on standard error, if that is a terminal.
 
 use contiv_store::store::TRANSACTION_LIMIT;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A progress bar that disappears when this is dropped.
+/// A progress bar. It disappears when it is dropped.
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar for this many objects, if that takes more than one transaction.
-    pub(super) fn of_objects(total: usize) -> Self {
+    /// For this many objects. The bar is hidden if one transaction is enough for them.
+    pub(super) fn for_objects(total: usize) -> Self {
         if total <= TRANSACTION_LIMIT {
             return Self { bar: ProgressBar::hidden() };
         }
@@ -19,13 +19,13 @@ impl Progress {
         Self { bar: bar.with_style(style("{bar:40} {pos} of {len} objects, {eta} left")) }
     }
 
-    /// For elements read from the kernel; the total is set later.
-    pub(super) fn of_elements() -> Self {
+    /// For elements that are read from the kernel. The total is not known yet; [`Self::set`] sets it.
+    pub(super) fn for_elements() -> Self {
         let bar = ProgressBar::no_length();
         Self { bar: bar.with_style(style("{bar:40} {pos} of about {len} elements read")) }
     }
 
-    /// Sets the progress, and an approximate total.
+    /// Sets how many are done, and the approximate total.
     pub(super) fn set(&self, done: usize, total: usize) {
         self.bar.set_length(total.max(done) as u64);
         self.bar.set_position(done as u64);
@@ -36,12 +36,12 @@ impl Progress {
         self.bar.position()
     }
 
-    /// So many more are done.
+    /// Adds to the number of those that are done.
     pub(super) fn add(&self, count: usize) {
         self.bar.inc(count as u64);
     }
 
-    /// Hides it while something is printed.
+    /// Hides the bar while `print` runs.
     pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

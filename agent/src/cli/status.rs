@@ -43,7 +43,7 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         if self.agent.is_given() {
-            if let Some(flag) = self.cluster.given() {
+            if let Some(flag) = self.cluster.cluster_flag() {
                 let problem =
                     format!("--agent asks one agent, and {flag} those of a cluster; give one of them");
                 return Err(UsageError(problem).into());

@@ -70,11 +70,11 @@ fn interval(text: &str) -> Result<Duration, String> {
 impl Top {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let mut rates = Rates::default();
-        rates.take(self.sample()?);
+        rates.add(self.sample()?);
         loop {
             thread::sleep(self.interval);
             match self.sample() {
-                Ok(sample) => rates.take(sample),
+                Ok(sample) => rates.add(sample),
                 Err(error) if self.once => return Err(error),
                 // The agent may be restarting: the last state stays on the screen, with a note.
                 Err(error) => {

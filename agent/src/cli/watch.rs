@@ -46,16 +46,16 @@ pub(super) fn size() -> Option<(usize, usize)> {
 }
 
 impl WatchArgument {
-    /// Prints what `look` returns.
+    /// Prints what `render` returns.
     ///
     /// # Errors
     /// When it fails the first time. Later errors are shown, and it is tried again.
     pub(super) fn run(
         self,
         terminal: &mut Terminal,
-        mut look: impl FnMut() -> anyhow::Result<Frame>,
+        mut render: impl FnMut() -> anyhow::Result<Frame>,
     ) -> anyhow::Result<Outcome> {
-        let frame = look()?;
+        let frame = render()?;
         if !self.watch {
             terminal.err.write_all(frame.err.as_bytes())?;
             terminal.out.write_all(frame.out.as_bytes())?;
@@ -70,7 +70,7 @@ impl WatchArgument {
                 print_new_lines(&text, &mut shown, &mut terminal.out)?;
             }
             thread::sleep(INTERVAL);
-            text = look()
+            text = render()
                 .map_or_else(|error| format!("error: {}\n", chain(&error)), |frame| frame.err + &frame.out);
         }
     }

@@ -48,7 +48,7 @@ impl Observer {
         let is_known = self.holder.has_synced();
         let holder = self.holder.view();
         Leadership {
-            leads: self.lease.held(),
+            leads: self.lease.is_held(),
             holder: holder.get(ELECTION_KEY).map(|holder| holder.value.clone()),
             is_known,
             store_down: holder.down().map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Lets only those scrape who have a token: one of a file, or one whose owner the API server lets read `/metrics`.
+//! Authenticates scrapes by a bearer token: one of a file, or one whose owner may read `/metrics` according to the API server.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 

@@ -24,7 +24,7 @@ pub(super) enum ApiError {
     #[error("pages of {0} change nothing here")]
     ForeignSite(String),
     #[error("too many requests at the same time; try again")]
-    TooMany,
+    TooManyRequests,
     #[error("too many large answers have not been read yet; try again")]
     TooManyUnread,
     #[error("the answer could not be made: {0}")]
@@ -54,7 +54,7 @@ impl IntoResponse for ApiError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::NotLoopback | Self::ForeignSite(_) => StatusCode::FORBIDDEN,
             Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
-            Self::TooMany | Self::TooManyUnread => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests | Self::TooManyUnread => StatusCode::TOO_MANY_REQUESTS,
             Self::TooSlow
             | Self::NoAnswer(_)
             | Self::NoCounters(_)

@@ -10,7 +10,7 @@ pub(super) async fn get(State(log_level): State<LogLevel>) -> Json<Value> {
     Json(json!({ "level": log_level.get() }))
 }
 
-/// The body is a level in the form of the configuration, as text.
+/// Sets the level. The body is plain text in the syntax of the setting `log-level`.
 pub(super) async fn put(
     _: FromLoopback,
     State(log_level): State<LogLevel>,

@@ -42,8 +42,8 @@ impl ResponseBudget {
     /// Makes a potentially large answer, when a slot is free.
     pub(super) async fn make(&self, answer: impl Future<Output = Response>) -> Response {
         // The semaphore is never closed.
-        let Ok(Ok(_turn)) = timeout(QUEUE_TIMEOUT, self.making.acquire()).await else {
-            return ApiError::TooMany.into_response();
+        let Ok(Ok(_permit)) = timeout(QUEUE_TIMEOUT, self.making.acquire()).await else {
+            return ApiError::TooManyRequests.into_response();
         };
         self.hold(answer.await).await
     }
@@ -56,14 +56,14 @@ impl ResponseBudget {
             return answer;
         }
         let units = u32::try_from(size.min(UNREAD) / UNIT).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.unread).try_acquire_many_owned(units) else {
+        let Ok(permit) = Arc::clone(&self.unread).try_acquire_many_owned(units) else {
             return ApiError::TooManyUnread.into_response();
         };
         let (head, body) = answer.into_parts();
         match to_bytes(body, usize::MAX).await {
             Ok(bytes) => Response::from_parts(
                 head,
-                Body::from(Bytes::from_owner(BudgetedResponse { bytes, _room: room })),
+                Body::from(Bytes::from_owner(BudgetedResponse { bytes, _permit: permit })),
             ),
             Err(error) => ApiError::NoAnswer(error.to_string()).into_response(),
         }
@@ -73,7 +73,7 @@ impl ResponseBudget {
 /// An answer with its reservation, which lasts until everything is sent.
 struct BudgetedResponse {
     bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl AsRef<[u8]> for BudgetedResponse {
@@ -96,36 +96,36 @@ mod tests {
 
     #[tokio::test]
     async fn unread_large_responses_are_bounded_and_small_ones_are_not() {
-        let room = ResponseBudget::new();
+        let budget = ResponseBudget::new();
         let size = UNREAD / 8;
         let mut unread = Vec::new();
         for number in 0..20 {
-            let answer = room.make(async { of_size(size) }).await;
+            let answer = budget.make(async { of_size(size) }).await;
             assert_eq!(answer.status().is_success(), number < 8, "{number}");
             unread.push(answer);
         }
-        assert!(room.make(async { of_size(UNCOUNTED_BYTES) }).await.status().is_success());
+        assert!(budget.make(async { of_size(UNCOUNTED_BYTES) }).await.status().is_success());
         // One is read, and one is abandoned.
         let read = unread.remove(0);
         assert_eq!(read.body().size_hint().exact(), Some(size as u64), "its length is said");
         assert_eq!(to_bytes(read.into_body(), usize::MAX).await.unwrap().len(), size);
         drop(unread.remove(0));
         for expected in [true, true, false] {
-            let answer = room.make(async { of_size(size) }).await;
+            let answer = budget.make(async { of_size(size) }).await;
             assert_eq!(answer.status().is_success(), expected);
             unread.push(answer);
         }
         unread.clear();
-        let alone = room.make(async { of_size(2 * UNREAD) }).await;
-        assert!(alone.status().is_success(), "larger than all there is room for, but alone");
+        let alone = budget.make(async { of_size(2 * UNREAD) }).await;
+        assert!(alone.status().is_success(), "larger than the whole budget, but alone");
     }
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_responses_are_limited_and_waiting_times_out() {
-        let (room, making, most) = (ResponseBudget::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (budget, making, most) = (ResponseBudget::new(), AtomicUsize::new(0), AtomicUsize::new(0));
         let counted = |time: Duration| {
             let (making, most) = (&making, &most);
-            room.make(async move {
+            budget.make(async move {
                 most.fetch_max(making.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 tokio::time::sleep(time).await;
                 making.fetch_sub(1, Ordering::Relaxed);

@@ -10,13 +10,13 @@ use tower::ServiceExt;
 use super::{Api, ENDPOINTS, router};
 use crate::{
     connections::Peer,
-    test_support::{Call, Harness, Mode, Scripted, bad_service, batch, put, service, slice, snapshot},
+    test_support::{Call, Harness, Mode, TestRenderer, bad_service, batch, put, service, slice, snapshot},
 };
 
 mod pods;
 mod trace;
 
-pub(super) const HERE: &str = "127.0.0.1:4000";
+pub(super) const LOOPBACK: &str = "127.0.0.1:4000";
 /// A pod as it is attached.
 const POD: &str = r#"{"namespace": "default", "name": "pod", "interface": "veth1"}"#;
 
@@ -45,7 +45,7 @@ pub(super) async fn request_of(api: Api, peer: &str, method: &str, path: &str) -
 }
 
 async fn get(harness: &Harness, path: &str) -> (StatusCode, Value) {
-    let (status, body) = request(harness, HERE, "GET", path).await;
+    let (status, body) = request(harness, LOOPBACK, "GET", path).await;
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}")))
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn ready(renderers: Vec<crate::node::RendererSpec>) -> Harness 
 
 #[tokio::test]
 async fn readiness_waits_for_store_and_for_every_renderer() {
-    let (spec, renderer) = Scripted::new("test");
+    let (spec, renderer) = TestRenderer::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![]);
     assert_eq!(ok(&harness, "/liveness").await["status"], "ok");
@@ -110,13 +110,13 @@ async fn everything_there_is_can_be_seen() {
     assert_eq!((&renderers[0]["name"], &renderers[0]["ready"]), (&"dry-run".into(), &true.into()));
     assert_eq!(ok(&harness, "/quarantine").await[0]["object"], "service default/db");
 
-    let (_, text) = request(&harness, HERE, "GET", "/renderers/dry-run/dump").await;
+    let (_, text) = request(&harness, LOOPBACK, "GET", "/renderers/dry-run/dump").await;
     let description = ok(&harness, "/renderers/dry-run/dump?format=json").await;
     assert_eq!(description["text"], text);
     assert_eq!(description["services"], 1);
     assert!(text.contains("10.96.0.1"), "{text}");
 
-    let (_, metrics) = request(&harness, HERE, "GET", "/metrics").await;
+    let (_, metrics) = request(&harness, LOOPBACK, "GET", "/metrics").await;
     for expected in
         ["contiv_services 1", "contiv_backends 1", "contiv_quarantined_objects 1", "contiv_store_revision 8"]
     {
@@ -127,7 +127,7 @@ async fn everything_there_is_can_be_seen() {
 #[tokio::test]
 async fn page_lists_every_endpoint_and_main_numbers() {
     let harness = ready(vec![]).await;
-    let (status, page) = request(&harness, HERE, "GET", "/").await;
+    let (status, page) = request(&harness, LOOPBACK, "GET", "/").await;
     assert_eq!(status, StatusCode::OK);
     for (_, path, _) in ENDPOINTS {
         assert!(page.contains(path), "{path} is not in:\n{page}");
@@ -144,7 +144,7 @@ async fn endpoints_listed_are_those_that_are_served() {
         let path = path.replace("/pods/default/{name}", "/pods/default/pod");
         let path =
             path.replace("/services/default/{name}", "/services/default/web").replace("{name}", "dry-run");
-        let (status, body) = request(&harness, HERE, method, &path).await;
+        let (status, body) = request(&harness, LOOPBACK, method, &path).await;
         assert!(status.is_success(), "{method} {path}: {status} {body}");
     }
 }
@@ -155,7 +155,7 @@ async fn log_level_is_shown_and_changed_and_wrong_one_is_refused() {
     let api = harness.api();
     let ask = async |method: &str, body: &'static str| {
         let mut request = Request::builder().method(method).uri("/log/level").body(Body::from(body)).unwrap();
-        request.extensions_mut().insert(ConnectInfo(Peer(HERE.parse().unwrap())));
+        request.extensions_mut().insert(ConnectInfo(Peer(LOOPBACK.parse().unwrap())));
         let response = router(api.clone()).oneshot(request).await.unwrap();
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -212,7 +212,7 @@ async fn unknown_path_answers_with_where_to_look() {
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
         assert!(reason.contains(expected), "{path}: {reason}");
     }
-    let (status, body) = request(&harness, HERE, "POST", "/services").await;
+    let (status, body) = request(&harness, LOOPBACK, "POST", "/services").await;
     assert_eq!(
         (status, body.contains("does not support POST")),
         (StatusCode::METHOD_NOT_ALLOWED, true),
@@ -222,7 +222,7 @@ async fn unknown_path_answers_with_where_to_look() {
 
 #[tokio::test]
 async fn resync_is_only_for_callers_on_this_machine() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = ready(vec![spec]).await;
     renderer.call().await;
     for peer in ["10.0.0.1:4000", "[fd00::1]:4000"] {
@@ -238,7 +238,7 @@ async fn resync_is_only_for_callers_on_this_machine() {
 
 #[tokio::test]
 async fn dump_of_renderer_that_hangs_is_error_and_not_wait() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     renderer.set(Mode::Hang);
     let harness = ready(vec![spec]).await;
     renderer.call().await;
@@ -253,17 +253,17 @@ async fn dump_of_renderer_that_hangs_is_error_and_not_wait() {
         (StatusCode::SERVICE_UNAVAILABLE, true),
         "{reason}"
     );
-    let (status, _) = request(&harness, HERE, "GET", "/renderers/dry-run/dump").await;
+    let (status, _) = request(&harness, LOOPBACK, "GET", "/renderers/dry-run/dump").await;
     assert_eq!(status, StatusCode::OK, "the other one is not held up");
 }
 
 #[tokio::test]
 async fn dump_waits_for_a_busy_renderer_and_shows_its_state() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     renderer.set(Mode::Hang);
     let harness = ready(vec![spec]).await;
     renderer.call().await;
-    let dump = async { request(&harness, HERE, "GET", "/renderers/test/dump").await };
+    let dump = async { request(&harness, LOOPBACK, "GET", "/renderers/test/dump").await };
     let release = async {
         harness.deliver(batch(8, vec![put(service("other", 2))])).await;
         harness.history(|records| records.len() == 2).await;
@@ -276,7 +276,7 @@ async fn dump_waits_for_a_busy_renderer_and_shows_its_state() {
 
 #[tokio::test]
 async fn renderer_that_panics_in_a_dump_is_recreated() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = ready(vec![spec]).await;
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;

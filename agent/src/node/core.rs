@@ -145,17 +145,17 @@ impl Core {
         }
     }
 
-    /// Handles one input and appends outputs to `out`, in order.
-    pub fn handle(&mut self, input: Input, now: Now, out: &mut Vec<Output>) {
+    /// Handles one input. `execute` gets the outputs, in order.
+    pub fn handle(&mut self, input: Input, now: Now, execute: &mut dyn FnMut(Output)) {
         self.now = now;
         match input {
-            Input::Store(event, received) => self.on_store(event, received),
-            Input::Mirror(report) => self.on_mirror(report),
+            Input::Store(event, received) => self.on_store(event, received, execute),
+            Input::Mirror(report) => self.on_mirror(report, execute),
             Input::WorkDone(done) => self.on_work_done(done),
             Input::RendererLost(renderer, error) => self.renderers.on_lost(&renderer, error, self.now),
             Input::ForeignChange(renderer, change) => self.on_foreign_change(&renderer, change),
             Input::Verified(report) => self.on_verified(report),
-            Input::Timer => self.on_timer(),
+            Input::Timer => self.on_timer(execute),
             Input::LocalAddresses(addresses) => {
                 let description =
                     format!("the interfaces of this node have {} addresses now", addresses.len());
@@ -185,7 +185,7 @@ impl Core {
                 self.answer(request, Ok(is_attached));
             }
         }
-        out.append(&mut self.out);
+        self.out.drain(..).for_each(execute);
     }
 
     /// When [`Input::Timer`] is due if there is no other input before.
@@ -203,7 +203,7 @@ impl Core {
 
 /// Events of the store.
 impl Core {
-    fn on_store(&mut self, event: StoreEvent, received: Instant) {
+    fn on_store(&mut self, event: StoreEvent, received: Instant, execute: &mut dyn FnMut(Output)) {
         if !self.store.waiting.is_empty() {
             return self.store.waiting.push((event, received));
         }
@@ -213,7 +213,7 @@ impl Core {
                 self.store.deadline = Some(self.now.instant + SAVED_LIMIT);
                 self.out.push(Output::LoadSaved);
             }
-            StoreEvent::Listed(list) => self.apply_list(*list, received, None),
+            StoreEvent::Listed(list) => self.apply_list(*list, received, None, execute),
             StoreEvent::Changed(batch, decoded) => self.on_changes(batch, decoded, received),
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
@@ -226,18 +226,24 @@ impl Core {
     }
 
     /// Applies the first list, which has waited, and the events received meanwhile.
-    fn resume_list(&mut self, mut saved: Option<DecodedList>) {
+    fn resume_list(&mut self, mut saved: Option<DecodedList>, execute: &mut dyn FnMut(Output)) {
         for (event, received) in std::mem::take(&mut self.store.waiting) {
             match event {
-                StoreEvent::Listed(list) => self.apply_list(*list, received, saved.take()),
-                event => self.on_store(event, received),
+                StoreEvent::Listed(list) => self.apply_list(*list, received, saved.take(), execute),
+                event => self.on_store(event, received, execute),
             }
         }
     }
 
     /// Makes a list the active state. The saved state is recalled before, for the deletion guard and for values that cannot be
     /// read; both together are one change.
-    fn apply_list(&mut self, list: DecodedList, received: Instant, saved: Option<DecodedList>) {
+    fn apply_list(
+        &mut self,
+        list: DecodedList,
+        received: Instant,
+        saved: Option<DecodedList>,
+        execute: &mut dyn FnMut(Output),
+    ) {
         let at = Timestamps::received(received, self.now);
         let mut changes = saved.map_or_else(ChangeSet::default, |saved| self.recall(saved));
         self.report_store_up();
@@ -255,6 +261,9 @@ impl Core {
         // The mirror keeps what stays active, and always the Node object of this node.
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
+        // At once: the mirror writes and frees the entries while the services are combined.
+        self.out.push(Output::Save(Saving::List { revision, entries, keep }));
+        self.out.drain(..).for_each(execute);
         let objects = resync.objects.len();
         debug!(list = %resync, revision, "a list of the store");
         self.renderers.note_seen(ObjectChanges::of_objects(&resync.objects));
@@ -270,7 +279,6 @@ impl Core {
             info!(objects, unreadable, services, revision, "first snapshot of the store");
             self.publish_first("snapshot", description, &changes, at);
         }
-        self.out.push(Output::Save(Saving::List { revision, entries, keep }));
     }
 
     fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {
@@ -347,9 +355,9 @@ impl Core {
 impl Core {
     /// Continues with a waiting first list. Otherwise the store has not been read, and the saved state goes to the renderers
     /// until the store can be read.
-    fn on_saved(&mut self, saved: Option<DecodedList>) {
+    fn on_saved(&mut self, saved: Option<DecodedList>, execute: &mut dyn FnMut(Output)) {
         if !self.store.waiting.is_empty() {
-            return self.resume_list(saved);
+            return self.resume_list(saved, execute);
         }
         let Some(saved) = saved.filter(|_| !self.store.is_synced) else { return };
         let (revision, objects) = (saved.revision, saved.resync.objects.len());
@@ -366,11 +374,11 @@ impl Core {
         self.processor.resync_sharing(saved.resync, saved.names)
     }
 
-    fn on_mirror(&mut self, report: MirrorReport) {
+    fn on_mirror(&mut self, report: MirrorReport, execute: &mut dyn FnMut(Output)) {
         let Some(status) = &mut self.store.mirror else { return };
         match report {
             MirrorReport::Summary(summary) => self.store.saved = Some(summary),
-            MirrorReport::Loaded(saved) => self.on_saved(saved.map(DecodedList::of_saved)),
+            MirrorReport::Loaded(saved) => self.on_saved(saved.map(DecodedList::of_saved), execute),
             MirrorReport::Written { revision, is_behind } => {
                 *status =
                     MirrorStatus { revision: Some(revision), written: Some(self.now.time), error: None };
@@ -582,7 +590,7 @@ impl Core {
 
 /// Timers.
 impl Core {
-    fn on_timer(&mut self) {
+    fn on_timer(&mut self, execute: &mut dyn FnMut(Output)) {
         for (renderer, due) in self.renderers.take_due(self.now.instant) {
             match due {
                 ExpiredTimer::Slow => {
@@ -607,12 +615,12 @@ impl Core {
             } else {
                 warn!(after = ?SAVED_LIMIT, "the saved state could not be loaded in time; the first list is applied without it");
                 self.note("mirror-slow", format!("the saved state was not loaded within {SAVED_LIMIT:?}"));
-                self.resume_list(None);
+                self.resume_list(None, execute);
             }
         }
         self.verify_due();
-        let late = self.pods.take_late(self.now.instant);
-        self.finish_pods(late);
+        let expired = self.pods.take_expired(self.now.instant);
+        self.finish_pods(expired);
     }
 
     /// Starts the verifications that are due.
@@ -631,9 +639,9 @@ impl Core {
 /// This node's interfaces and pods.
 impl Core {
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
-        let before = self.processor.attached().get(&pod).cloned();
-        let refusal = if before.is_none() && self.processor.attached().len() >= MAX_PODS {
-            Some(PodNotAdded::TooMany)
+        let previous = self.processor.attached().get(&pod).cloned();
+        let refusal = if previous.is_none() && self.processor.attached().len() >= MAX_PODS {
+            Some(PodNotAdded::TooManyPods)
         } else if wait.is_some() && !self.store.is_synced {
             Some(PodNotAdded::NotReady)
         } else {
@@ -651,7 +659,7 @@ impl Core {
         let (event, renderers) = self.apply_pod_event("pod-added", description, added);
         let Some((limit, request)) = wait else { return };
         let (event, renderers) = match self.pods.last_of_interface(&interface) {
-            // Its renderers have not all applied it.
+            // The same request again, which some renderer has not applied yet.
             Some(first) if renderers.is_empty() => (first.event, first.renderers.clone()),
             _ => (event, renderers),
         };
@@ -659,20 +667,20 @@ impl Core {
             self.answer(request, Ok(true));
         } else {
             let deadline = self.now.instant + limit;
-            self.pods.add(PodAddition { pod, interface, before, event, renderers, deadline, request });
+            self.pods.add(PodAddition { pod, interface, previous, event, renderers, deadline, request });
         }
     }
 
-    /// Answers those who wait for an addition. One that has failed is reverted.
+    /// Answers the callers of additions, and reverts the additions that have failed.
     fn finish_pods(&mut self, finished: Vec<(PodAddition, Answer)>) {
-        for (PodAddition { pod, interface, before, request, .. }, answer) in finished {
+        for (PodAddition { pod, interface, previous, request, .. }, answer) in finished {
             if let Err(cause) = &answer {
                 warn!(%pod, %cause, "the addition of a pod is reverted");
                 // It may have been attached to another interface, or detached, meanwhile; or another caller waits for the same.
                 let is_awaited =
                     self.pods.last_of_interface(&interface).is_some_and(|other| other.pod == pod);
                 if self.processor.attached().get(&pod) == Some(&interface) && !is_awaited {
-                    let reverted = match before {
+                    let reverted = match previous {
                         Some(interface) => Event::AddPod { pod: pod.clone(), interface },
                         None => Event::RevertAddPod(pod.clone()),
                     };

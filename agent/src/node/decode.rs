@@ -150,9 +150,9 @@ pub enum ValueStatus {
 /// before `start`, when the agent started, are ignored in measuring latency.
 pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
     let mut decoded_changes = DecodedChanges::default();
-    let mut settled = BTreeSet::new();
+    let mut good_keys = BTreeSet::new();
     for change in changes.iter().rev() {
-        if settled.contains(change.key()) {
+        if good_keys.contains(change.key()) {
             decoded_changes.statuses.push(ValueStatus::Superseded);
             continue;
         }
@@ -164,7 +164,7 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
             DecodedValue::Good(event, triggered, partly) => {
                 // Most changes arrive alone and have no earlier value.
                 if changes.len() > 1 {
-                    settled.insert(change.key());
+                    good_keys.insert(change.key());
                 }
                 // Other text in the annotation is ignored.
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);

@@ -57,8 +57,6 @@ pub struct Node {
     inputs: Inputs,
     decoder: Decoder,
     outputs: Outputs,
-    /// Empty between inputs.
-    out: Vec<Output>,
 }
 
 fn now() -> Now {
@@ -131,7 +129,7 @@ impl Node {
         };
         let decoder = Decoder::new(now.time);
         let decoder = if derives_slices { decoder.deriving_slices() } else { decoder };
-        Ok(Self { core, inputs, decoder, outputs, out: Vec::new() })
+        Ok(Self { core, inputs, decoder, outputs })
     }
 
     /// Runs until it is stopped.
@@ -169,10 +167,7 @@ impl Node {
 
     fn handle(&mut self, input: Input, begin: Now) {
         let event = self.core.events();
-        self.core.handle(input, begin, &mut self.out);
-        for output in self.out.drain(..) {
-            self.outputs.execute(output);
-        }
+        self.core.handle(input, begin, &mut |output| self.outputs.execute(output));
         self.core
             .set_duration_after(event, Instant::now().into_std().saturating_duration_since(begin.instant));
         self.outputs.publish_state(&self.core);

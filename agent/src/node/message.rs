@@ -174,7 +174,7 @@ pub enum PodNotAdded {
     NotReady,
     /// The limit of pods is reached.
     #[error("{MAX_PODS} pods are attached, and there can be no more; detach those that are gone")]
-    TooMany,
+    TooManyPods,
     /// A renderer could not apply it.
     #[error("renderer {renderer} failed, so the pod is not attached: {error}")]
     Failed {
@@ -183,9 +183,9 @@ pub enum PodNotAdded {
         /// The error.
         error: String,
     },
-    /// A renderer was too slow.
+    /// A renderer has not applied it in time.
     #[error("renderer {renderer} has not applied it in time, so the pod is not attached; see /renderers")]
-    TooLate {
+    Timeout {
         /// The first renderer that has not applied it.
         renderer: Arc<str>,
     },

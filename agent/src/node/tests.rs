@@ -17,7 +17,7 @@ use super::{Core, Input, Outcome, Record, Request};
 use crate::{
     metrics::Exposition,
     test_support::{
-        Call, Harness, Mode, STORE, Scripted, bad_service, batch, delete, put, service, slice, snapshot,
+        Call, Harness, Mode, STORE, TestRenderer, bad_service, batch, delete, put, service, slice, snapshot,
     },
 };
 
@@ -38,7 +38,7 @@ fn last_outcome<'a>(records: &'a [Record], renderer: &str) -> Option<&'a Outcome
 
 #[tokio::test]
 async fn renderer_gets_nothing_before_the_first_snapshot() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     harness.requests.send(Request::Input(Input::Resync { cause: "test" })).await.unwrap();
     harness.deliver(FeedEvent::Down { reason: "test".to_owned() }).await;
@@ -72,7 +72,7 @@ async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
     mirror.replace(7, saved, &BTreeSet::new()).unwrap();
     drop(mirror);
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start_with_mirror(vec![spec], folder.path());
     tokio::time::advance(LIST_LIMIT.mul_f64(0.9)).await;
     assert_eq!((harness.status().await.synced, renderer.started_call()), (false, None));
@@ -100,7 +100,7 @@ async fn empty_store_gives_an_empty_snapshot() {
 
 #[tokio::test]
 async fn change_reaches_every_renderer_and_history_shows_outcomes() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
@@ -128,7 +128,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
         put(entry)
     };
     let before_the_start = triggered_now(2);
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -166,7 +166,7 @@ async fn change_is_timed_from_store_message_and_from_trigger() {
 
 #[tokio::test]
 async fn changes_of_store_are_pending_until_traffic_renderer_has_them() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -193,7 +193,7 @@ fn is_done(record: &Record) -> bool {
 
 #[tokio::test]
 async fn irrelevant_change_does_not_reach_renderers() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -224,7 +224,7 @@ async fn waiting_batches_are_one_event_and_later_inputs_keep_order() {
 
 #[tokio::test]
 async fn changes_for_a_busy_renderer_are_merged() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -255,7 +255,7 @@ async fn changes_for_a_busy_renderer_are_merged() {
 
 #[tokio::test]
 async fn failed_renderer_is_resynced_while_others_continue() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     for name in ["test", "dry-run"] {
@@ -294,7 +294,7 @@ async fn failed_renderer_is_resynced_while_others_continue() {
 
 #[tokio::test]
 async fn renderer_after_panic_is_recreated_and_resynced() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -311,7 +311,7 @@ async fn renderer_after_panic_is_recreated_and_resynced() {
 
 #[tokio::test]
 async fn hanging_renderer_is_reported_and_others_continue() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![web()]);
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
@@ -408,7 +408,7 @@ async fn problems_of_store_are_in_quarantine() {
 
 #[tokio::test]
 async fn resync_lists_store_again_and_resyncs_every_renderer() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let mut harness = Harness::start(vec![spec], vec![web()]);
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     harness.next_list().await;
@@ -422,7 +422,7 @@ async fn resync_lists_store_again_and_resyncs_every_renderer() {
 
 #[tokio::test]
 async fn shutdown_finishes_work_in_progress() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![]);
     renderer.set(Mode::Hang);
     harness.deliver(web()).await;
@@ -436,7 +436,7 @@ async fn shutdown_finishes_work_in_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_renderer_does_not_delay_shutdown() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;

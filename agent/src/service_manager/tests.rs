@@ -15,7 +15,7 @@ use crate::{
     config::{ControllerName, controller::ControllerConfig},
     controllers::{Observer, Report, Reports},
     node::{Input, Request},
-    test_support::{Harness, Mode, Scripted, service, snapshot},
+    test_support::{Harness, Mode, TestRenderer, service, snapshot},
 };
 
 /// A service manager that records its messages, a word for each.
@@ -97,7 +97,7 @@ fn web() -> FeedEvent {
 
 #[tokio::test]
 async fn ready_is_notified_once_after_every_first_snapshot() {
-    let (spec, renderer) = Scripted::new("slow");
+    let (spec, renderer) = TestRenderer::new("slow");
     renderer.set(Mode::Hang);
     let harness = Harness::start(vec![spec], vec![]);
     let (manager, mut notified) = recorded();
@@ -140,7 +140,7 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
 
 #[tokio::test]
 async fn reload_is_over_when_every_renderer_has_everything_again() {
-    let (spec, renderer) = Scripted::new("slow");
+    let (spec, renderer) = TestRenderer::new("slow");
     let harness = Harness::start(vec![spec], vec![web()]);
     let (manager, mut notified) = recorded();
     let (reloads, reloaded) = mpsc::channel(1);

@@ -1,4 +1,4 @@
-//! A renderer that runs beside the real ones, and fails, panics or hangs on demand.
+//! A renderer whose behaviour a test controls: it works, fails, panics or hangs, and reports its calls to the test.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use super::harness::LIMIT;
 use crate::node::RendererSpec;
 
-/// The behaviour of the renderer, from its next call on.
+/// How the renderer's next calls behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Work,
@@ -23,7 +23,7 @@ pub(crate) enum Mode {
     Hang,
 }
 
-/// A call that has begun.
+/// A call of the renderer that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
     /// With the names of all services.
@@ -34,32 +34,38 @@ pub(crate) enum Call {
     Heal,
 }
 
-/// The test's handle of a renderer.
+/// A test's handle to a renderer: controls its behaviour and receives its calls.
 #[derive(Debug)]
-pub(crate) struct Scripted {
+pub(crate) struct TestRenderer {
     mode: watch::Sender<Mode>,
     calls: mpsc::UnboundedReceiver<Call>,
-    others: broadcast::Sender<Result<ForeignChange, ()>>,
+    /// An error ends the watches.
+    foreign_changes: broadcast::Sender<Result<ForeignChange, ()>>,
     drift: watch::Sender<BTreeSet<Drift>>,
     can_watch: watch::Sender<bool>,
 }
 
-impl Scripted {
-    /// A renderer with this name, and the test's handle of it.
+impl TestRenderer {
+    /// A renderer with this name, and the test's handle to it.
     pub(crate) fn new(name: &'static str) -> (RendererSpec, Self) {
-        let (mode, receiver) = watch::channel(Mode::Work);
-        let (sender, calls) = mpsc::unbounded_channel();
-        let others = broadcast::Sender::new(64);
-        let heard = others.clone();
-        let (drift, seen) = watch::channel(BTreeSet::new());
-        let (can_watch, may_watch) = watch::channel(true);
+        let (mode, mode_receiver) = watch::channel(Mode::Work);
+        let (call_sender, calls) = mpsc::unbounded_channel();
+        let foreign_changes = broadcast::Sender::new(64);
+        let foreign_change_sender = foreign_changes.clone();
+        let (drift, drift_receiver) = watch::channel(BTreeSet::new());
+        let (can_watch, can_watch_receiver) = watch::channel(true);
         let create = move || {
-            let (mode, calls, others) = (receiver.clone(), sender.clone(), heard.clone());
-            let (seen, may_watch) = (seen.clone(), may_watch.clone());
-            let inner = DryRun::new();
-            Box::new(Faulty { name, mode, calls, others, seen, may_watch, inner }) as Box<dyn Renderer>
+            Box::new(ScriptedRenderer {
+                name,
+                mode: mode_receiver.clone(),
+                calls: call_sender.clone(),
+                foreign_changes: foreign_change_sender.clone(),
+                drift: drift_receiver.clone(),
+                can_watch: can_watch_receiver.clone(),
+                inner: DryRun::new(),
+            }) as Box<dyn Renderer>
         };
-        (RendererSpec::new(name, create), Self { mode, calls, others, drift, can_watch })
+        (RendererSpec::new(name, create), Self { mode, calls, foreign_changes, drift, can_watch })
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -69,20 +75,20 @@ impl Scripted {
     /// Simulates a foreign change of the dataplane.
     pub(crate) fn inject_foreign_change(&self, what: &str) {
         let change = ForeignChange { what: what.to_owned(), by: None };
-        self.others.send(Ok(change)).expect("a watch exists");
+        self.foreign_changes.send(Ok(change)).expect("a watch exists");
     }
 
-    /// The verifier finds this from now on.
+    /// Sets the drift that the verifier finds from now on.
     pub(crate) fn set_drift(&self, drift: BTreeSet<Drift>) {
         self.drift.send_replace(drift);
     }
 
-    /// The watch ends.
+    /// Ends the renderer's watches with an error.
     pub(crate) fn end_watch(&self) {
-        self.others.send(Err(())).expect("a watch exists");
+        self.foreign_changes.send(Err(())).expect("a watch exists");
     }
 
-    /// No watch can be started from now on.
+    /// Lets all attempts to start a watch fail from now on.
     pub(crate) fn refuse_watches(&self) {
         self.can_watch.send_replace(false);
     }
@@ -94,31 +100,33 @@ impl Scripted {
             if let Some(call) = self.started_call() {
                 return call;
             }
-            assert!(start.elapsed() < LIMIT, "no call of the renderer comes");
+            assert!(start.elapsed() < LIMIT, "the renderer was not called in time");
             tokio::task::yield_now().await;
         }
     }
 
-    /// A call that has begun already.
+    /// The next call, if it has begun already.
     pub(crate) fn started_call(&mut self) -> Option<Call> {
         self.calls.try_recv().ok()
     }
 }
 
-struct Faulty {
+/// The renderer that the node runs.
+struct ScriptedRenderer {
     name: &'static str,
     mode: watch::Receiver<Mode>,
     calls: mpsc::UnboundedSender<Call>,
-    others: broadcast::Sender<Result<ForeignChange, ()>>,
-    seen: watch::Receiver<BTreeSet<Drift>>,
-    may_watch: watch::Receiver<bool>,
+    foreign_changes: broadcast::Sender<Result<ForeignChange, ()>>,
+    drift: watch::Receiver<BTreeSet<Drift>>,
+    can_watch: watch::Receiver<bool>,
     inner: DryRun,
 }
 
-impl Faulty {
+impl ScriptedRenderer {
+    /// Reports a call to the test, and does what the mode says: fails, panics or hangs.
     fn begin(&mut self, call: Call) -> Result<(), RenderError> {
         let _ = self.calls.send(call);
-        // A finished test has dropped its handle; then nothing hangs any more.
+        // A finished test has dropped its handle. Nothing must hang then, or the node's threads would not end.
         let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
         match mode {
             Mode::Work | Mode::Hang => Ok(()),
@@ -131,7 +139,7 @@ impl Faulty {
     }
 }
 
-impl Renderer for Faulty {
+impl Renderer for ScriptedRenderer {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -148,11 +156,11 @@ impl Renderer for Faulty {
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
-        if !*self.may_watch.borrow() {
+        if !*self.can_watch.borrow() {
             let reason = "failure injected by the test".to_owned();
             return Err(RenderError::Kernel { action: "watch".to_owned(), reason });
         }
-        Ok(Some(Box::new(ForeignChangeWatch(self.others.subscribe()))))
+        Ok(Some(Box::new(ForeignChangeWatch(self.foreign_changes.subscribe()))))
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
@@ -161,7 +169,7 @@ impl Renderer for Faulty {
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(ObservedState { mode: self.mode.clone(), drift: self.seen.clone() }))
+        Some(Box::new(ScriptedVerifier { mode: self.mode.clone(), drift: self.drift.clone() }))
     }
 
     fn describe(&self) -> Description {
@@ -190,12 +198,12 @@ impl Watch for ForeignChangeWatch {
     }
 }
 
-struct ObservedState {
+struct ScriptedVerifier {
     mode: watch::Receiver<Mode>,
     drift: watch::Receiver<BTreeSet<Drift>>,
 }
 
-impl Verifier for ObservedState {
+impl Verifier for ScriptedVerifier {
     fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
         assert!(*self.mode.borrow() != Mode::Panic, "failure injected by the test");
         Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })

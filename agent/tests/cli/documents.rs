@@ -72,7 +72,7 @@ impl DocumentedCommand {
 }
 
 /// All commands of a document. A line that ends with a backslash or a pipe is continued.
-fn shown(document: &Path) -> Vec<DocumentedCommand> {
+fn documented_commands(document: &Path) -> Vec<DocumentedCommand> {
     let name = document.strip_prefix(root()).unwrap().display();
     let text = fs::read_to_string(document).unwrap();
     let (mut language, mut begun, mut found) = (None, String::new(), Vec::new());
@@ -239,7 +239,7 @@ fn every_command_that_documents_show_works() {
     documents.sort();
     let machine = Machine::start();
     let (mut ran, mut wrong) = (0, Vec::new());
-    for shown in documents.iter().flat_map(|document| shown(document)) {
+    for shown in documents.iter().flat_map(|document| documented_commands(document)) {
         let problem = if is_elsewhere(&shown.command) {
             look_at(&shown.command)
         } else {

@@ -95,7 +95,7 @@ fn kinds_that_are_of_no_use_are_counted_or_named() {
 }
 
 #[test]
-fn path_that_is_not_there_is_named_and_rest_is_rendered() {
+fn missing_path_is_named_and_rest_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("web.yaml");
     fs::write(&file, web("web", 7)).unwrap();

@@ -116,7 +116,7 @@ impl ConnectorMetrics {
         self.answers.get_or_create(&label(registry)).get()
     }
 
-    pub(crate) fn planned(&self, sizes: &BTreeMap<String, Size>, problems: &[Problem]) {
+    pub(crate) fn record_plan(&self, sizes: &BTreeMap<String, Size>, problems: &[Problem]) {
         for (registry, size) in sizes {
             let set = |family: &Family<RegistryLabel, Gauge>, count: usize| {
                 family.get_or_create(&label(registry)).set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -29,7 +29,7 @@ pub fn slices<'a>(
 ) -> Vec<EndpointSlice> {
     let workloads: Vec<&Workload> =
         workloads.into_iter().filter(|workload| workload.is_behind(service)).collect();
-    planned(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
+    plan_slices(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
 }
 
 /// How many slices are missing in a list of a store where the controller is to write them, and has written none.
@@ -41,7 +41,7 @@ pub fn missing(entries: &[Entry]) -> usize {
     DerivedSlices::default().list(entries, 0).entries.len()
 }
 
-fn planned(
+fn plan_slices(
     service: &Service,
     workloads: &[&Workload],
     unreadable: &BTreeSet<String>,
@@ -265,7 +265,7 @@ impl State {
                 }
             }
         }
-        let slices = planned(service, &selected, &unreadable, slices);
+        let slices = plan_slices(service, &selected, &unreadable, slices);
         if !slices.is_empty() {
             self.slices.insert(id.clone(), slices);
         }

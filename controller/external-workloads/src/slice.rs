@@ -8,9 +8,9 @@ use contiv_store::Entry;
 
 use crate::service::{Service, read};
 
-/// The label that says to which service a slice belongs.
+/// The label with the service of a slice.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// The label that says who writes a slice.
+/// The label with the controller that writes a slice.
 pub const MANAGED_BY_LABEL: &str = label::ENDPOINT_SLICE_MANAGED_BY;
 /// The label of slices of a headless service, with an empty value.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
@@ -18,8 +18,8 @@ pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 pub const MANAGED_BY: &str = label::EXTERNAL_WORKLOADS_CONTROLLER;
 /// The annotation with the [`Service::uid`] of the service a slice was made for: Kubernetes' owner reference.
 pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
-/// The annotation with the revision at which the writer of a slice won its election. It proves who wrote what, and is no
-/// reason to write.
+/// The annotation with the revision at which the writer of a slice won its election. It identifies the writer; a slice that
+/// differs only in it is not written.
 pub const TERM_ANNOTATION: &str = "contiv.io/term";
 /// No slice has more endpoints.
 pub const MAX_ENDPOINTS: usize = 100;

@@ -1,4 +1,4 @@
-//! Helpers of the tests: services, workloads, and a store of slices that applies writes.
+//! Test helpers: services, workloads, and an in-memory set of slices that applies writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(crate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A service `shop/web` of IPv4, whose port 80 leads to the port `http` of workloads with `app=web`.
+/// The IPv4 service `shop/web`, whose port `http` targets the port `http` of workloads with `app=web`.
 pub(crate) fn service() -> Service {
     Service {
         namespace: "shop".to_owned(),
@@ -51,24 +51,24 @@ pub(crate) fn workload(name: &str, ips: &[&str]) -> Workload {
     }
 }
 
-/// This many workloads, each with its own address.
+/// `count` workloads, each with its own address.
 pub(crate) fn workloads(count: usize) -> Vec<Workload> {
     (0..count)
         .map(|i| workload(&format!("w{i:04}"), &[&format!("192.0.{}.{}", 2 + i / 250, 1 + i % 250)]))
         .collect()
 }
 
-/// Slices by name, as a store has them.
+/// Slices by name, like those of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Slices(pub(crate) BTreeMap<String, EndpointSlice>);
 
 impl Slices {
-    /// The writes for a service and its workloads.
+    /// Plans the writes for a service and its workloads.
     pub(crate) fn plan(&self, service: &Service, workloads: &[Workload]) -> Vec<SliceWrite> {
         self.plan_with(service, workloads, &[])
     }
 
-    /// The same, when some workloads cannot be read.
+    /// The same when the workloads with the names `unreadable` cannot be read.
     pub(crate) fn plan_with(
         &self,
         service: &Service,
@@ -85,15 +85,15 @@ impl Slices {
         })
     }
 
-    /// Makes the writes. Creating an existing slice, and updating or deleting a missing one, fails the test.
+    /// Applies the writes. Creating an existing slice, and updating or deleting a missing one, fails the test.
     pub(crate) fn apply(&mut self, writes: &[SliceWrite]) {
         for write in writes {
-            let is_right = match write {
+            let is_valid = match write {
                 SliceWrite::Create(slice) => self.0.insert(slice.name.clone(), slice.clone()).is_none(),
                 SliceWrite::Update(slice) => self.0.insert(slice.name.clone(), slice.clone()).is_some(),
                 SliceWrite::Delete(name) => self.0.remove(name).is_some(),
             };
-            assert!(is_right, "{write:?}");
+            assert!(is_valid, "{write:?}");
         }
     }
 
@@ -123,9 +123,9 @@ impl Slices {
     }
 }
 
-/// Creates, updates, deletes.
+/// The numbers of creates, updates and deletes.
 pub(crate) fn counts(writes: &[SliceWrite]) -> [usize; 3] {
-    let count = |is_one: fn(&SliceWrite) -> bool| writes.iter().filter(|write| is_one(write)).count();
+    let count = |is_kind: fn(&SliceWrite) -> bool| writes.iter().filter(|write| is_kind(write)).count();
     [
         count(|write| matches!(write, SliceWrite::Create(_))),
         count(|write| matches!(write, SliceWrite::Update(_))),

@@ -104,7 +104,7 @@ async fn open(url: &StoreUrl) -> Arc<dyn Store> {
 }
 
 async fn until_count(store: &dyn Store, kind: Kind, count: usize) {
-    // A look costs etcd and this process much when there are many.
+    // With many objects each list costs etcd and this process much.
     while store.list(&Key::prefix(kind)).await.unwrap().entries.len() != count {
         sleep(Duration::from_millis(200)).await;
     }

@@ -140,7 +140,7 @@ impl KindMirror {
             }
         };
         match error {
-            WriteError::Deposed { .. } | WriteError::Twice { .. } => return Err(error.into()),
+            WriteError::LeaseLost { .. } | WriteError::DuplicateKey { .. } => return Err(error.into()),
             // Another process wrote it, or this one did and the answer was lost: an event will follow.
             WriteError::Conflict { key } => self.park(&key),
             WriteError::Store(error @ contiv_store::StoreError::Refused { .. }) => match planned {

@@ -140,7 +140,7 @@ impl State {
     /// The next writes, at most `limit`, as many as fit into one transaction. The same again until an event confirms them.
     pub(crate) fn plan(&self, limit: usize) -> Vec<PlannedWrite> {
         let due = self.due.iter().filter(|path| !self.parked.contains(*path));
-        batch::fill(due.filter_map(|path| self.planned(path)), limit)
+        batch::fill(due.filter_map(|path| self.planned_write(path)), limit)
     }
 
     /// These were written in one transaction of this revision.
@@ -198,7 +198,7 @@ impl State {
         self.source.as_ref().map_or(0, BTreeMap::len)
     }
 
-    fn planned(&self, path: &Path) -> Option<PlannedWrite> {
+    fn planned_write(&self, path: &Path) -> Option<PlannedWrite> {
         let action = self.action(path)?;
         let value = || self.source.as_ref()?.get(path)?.value().cloned();
         let mod_revision = || self.stored.as_ref()?.get(path).map(|stored| stored.mod_revision);

@@ -19,8 +19,8 @@ use crate::{
     runnable::{Placement, Setup},
 };
 
-/// A controller: one managed type, the types it depends on, and a reconciler. Made by [`Controller::for_type`], run by a
-/// [`Manager`](crate::manager::Manager).
+/// A controller: one managed type, the types it depends on, and a reconciler. [`Controller::for_type`] builds it, a
+/// [`Manager`](crate::manager::Manager) runs it.
 pub struct Controller<T> {
     pub(super) name: String,
     pub(super) managed: ResourceType<T>,
@@ -39,14 +39,14 @@ pub struct Controller<T> {
     pub(super) concurrency: usize,
     pub(super) resync: Option<Duration>,
     pub(super) is_warm_standby: bool,
-    /// The span in which everything runs.
+    /// The tracing span of all its tasks.
     pub(super) span: Span,
     /// The cache of the current run.
     pub(super) cache: watch::Sender<Option<Cache<T>>>,
 }
 
 impl<T: Send + Sync + 'static> Controller<T> {
-    /// The status of the controller, which can also be read after it was given to a manager.
+    /// The status of the controller. It can still be read after the controller is given to a manager.
     pub fn status(&self) -> Status<T> {
         Status::of(&self.cache)
     }

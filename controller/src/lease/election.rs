@@ -3,7 +3,7 @@
 //! Each process has a lease of the store and tries to create the election's key with it. The creator is the leader as long as
 //! the key exists. When it resigns or dies, the key is deleted and the others try again.
 //!
-//! Two mechanisms prevent writes by a deposed leader. It steps down by its own clock if the store has not answered for a while,
+//! Two mechanisms prevent writes by a former leader. It steps down by its own clock if the store has not answered for a while,
 //! long before the store lets another process win. And because a process can be paused, every write of a
 //! [`Writer`](crate::Writer) is conditional on the key still being the one that its leader created.
 
@@ -70,10 +70,10 @@ pub enum ElectionError {
 /// let config = ElectionConfig::new("/election", "node-1");
 /// let (election, mut lease) = Election::enter(store.shared(), config)?;
 /// lease.changed().await;
-/// assert!(lease.held());
+/// assert!(lease.is_held());
 /// // … stop everything that runs while the lease is held, and then
 /// election.resign().await;
-/// assert!(!lease.held());
+/// assert!(!lease.is_held());
 /// # Ok(())
 /// # }
 /// ```

@@ -1,4 +1,4 @@
-//! Keys that are due later, one entry for each. Pure.
+//! The keys of a queue that are due later (client-go's `AddAfter`). The caller passes the time: there is no clock here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,72 +6,73 @@ use tokio::time::Instant;
 
 use super::Debounce;
 
-/// Each key has at most one entry, with its due time.
+/// Delayed keys, each with one due time.
 #[derive(Debug)]
 pub(super) struct DelayQueue<K> {
-    slots: BTreeMap<K, Slot>,
+    entries: BTreeMap<K, Entry>,
+    /// The same, ordered by due time.
     by_time: BTreeSet<(Instant, K)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct Entry {
     due: Instant,
-    /// For debounced keys: the latest due time.
-    limit: Option<Instant>,
+    /// The latest due time, for debounced keys.
+    latest: Option<Instant>,
 }
 
 impl<K> Default for DelayQueue<K> {
     fn default() -> Self {
-        Self { slots: BTreeMap::new(), by_time: BTreeSet::new() }
+        Self { entries: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 }
 
 impl<K: Ord + Clone> DelayQueue<K> {
-    /// Sets the due time unless the key is due earlier.
+    /// Delays the key until `due`, unless it is due earlier already.
     pub(super) fn add(&mut self, key: K, due: Instant) {
-        if self.slots.get(&key).is_none_or(|slot| due < slot.due) {
-            self.set(key, Slot { due, limit: None });
+        if self.entries.get(&key).is_none_or(|entry| due < entry.due) {
+            self.set(key, Entry { due, latest: None });
         }
     }
 
-    /// Makes the key due `debounce.quiet` after the last addition, but at most `debounce.max_delay` after the first.
+    /// Delays the key until `debounce.quiet` after its last addition, but at most until `debounce.max_delay` after the first.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
-        let slot = match self.slots.get(&key) {
-            Some(Slot { limit: Some(limit), .. }) => {
-                Slot { due: (now + debounce.quiet).min(*limit), limit: Some(*limit) }
+        let entry = match self.entries.get(&key) {
+            Some(Entry { latest: Some(latest), .. }) => {
+                Entry { due: (now + debounce.quiet).min(*latest), latest: Some(*latest) }
             }
-            before => {
-                let limit = now + debounce.max_delay;
-                let due = (now + debounce.quiet).min(limit);
-                match before {
-                    Some(slot) if slot.due <= due => return,
-                    _ => Slot { due, limit: Some(limit) },
+            existing => {
+                let latest = now + debounce.max_delay;
+                let due = (now + debounce.quiet).min(latest);
+                match existing {
+                    Some(entry) if entry.due <= due => return,
+                    _ => Entry { due, latest: Some(latest) },
                 }
             }
         };
-        self.set(key, slot);
+        self.set(key, entry);
     }
 
-    fn set(&mut self, key: K, slot: Slot) {
-        if let Some(before) = self.slots.insert(key.clone(), slot) {
-            self.by_time.remove(&(before.due, key.clone()));
+    fn set(&mut self, key: K, entry: Entry) {
+        if let Some(previous) = self.entries.insert(key.clone(), entry) {
+            self.by_time.remove(&(previous.due, key.clone()));
         }
-        self.by_time.insert((slot.due, key));
+        self.by_time.insert((entry.due, key));
     }
 
     pub(super) fn remove(&mut self, key: &K) {
-        if let Some((key, slot)) = self.slots.remove_entry(key) {
-            self.by_time.remove(&(slot.due, key));
+        if let Some((key, entry)) = self.entries.remove_entry(key) {
+            self.by_time.remove(&(entry.due, key));
         }
     }
 
-    /// Takes the earliest of the keys that are due by `now`.
+    /// Removes and returns the earliest key that is due by `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<K> {
         if self.next_due()? > now {
             return None;
         }
         let (_, key) = self.by_time.pop_first()?;
-        self.slots.remove(&key);
+        self.entries.remove(&key);
         Some(key)
     }
 
@@ -80,11 +81,11 @@ impl<K: Ord + Clone> DelayQueue<K> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 
     pub(super) fn clear(&mut self) {
-        self.slots.clear();
+        self.entries.clear();
         self.by_time.clear();
     }
 }

@@ -116,7 +116,7 @@ impl Instruments {
         self.depth.set(depth.try_into().unwrap_or(i64::MAX));
     }
 
-    pub(super) fn taken(&self, waited: Duration) {
+    pub(super) fn record_wait(&self, waited: Duration) {
         self.queue_duration.observe(waited.as_secs_f64());
     }
 

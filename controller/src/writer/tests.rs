@@ -25,7 +25,7 @@ async fn concurrent_changes_are_not_overwritten() {
 }
 
 #[tokio::test]
-async fn writer_that_lost_the_lease_writes_nothing_even_if_won_again() {
+async fn writer_fails_after_its_lease_is_lost_and_won_again() {
     let store = MemoryStore::new();
     let create_revision = put(&store, "/lease", "me").await;
     let fence = Fence { key: "/lease".to_owned(), create_revision };
@@ -35,14 +35,14 @@ async fn writer_that_lost_the_lease_writes_nothing_even_if_won_again() {
     delete(&store, "/lease").await;
     for _ in 0..2 {
         let error = writer.commit(vec![Write::create("/t/2", "a")]).await.unwrap_err();
-        assert!(matches!(&error, WriteError::Deposed { key } if key == "/lease"), "{error:?}");
+        assert!(matches!(&error, WriteError::LeaseLost { key } if key == "/lease"), "{error:?}");
         put(&store, "/lease", "me, in another term").await;
     }
     assert_eq!(store.list("/t/").await.unwrap().entries.len(), 1);
 }
 
 #[tokio::test]
-async fn batch_uses_the_fewest_possible_transactions() {
+async fn batch_is_split_at_transaction_limits() {
     let creations = |count: usize, size: usize| -> Vec<Write> {
         (0..count).map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size])).collect()
     };
@@ -68,7 +68,7 @@ async fn batch_uses_the_fewest_possible_transactions() {
 }
 
 #[tokio::test]
-async fn key_that_is_written_twice_is_named() {
+async fn batch_with_the_same_key_twice_is_rejected() {
     let writer = Writer::new(MemoryStore::new().shared(), None);
     let twice = vec![Write::create("/t/1", "a"), Write::create("/t/1", "b")];
     let error = writer.commit(twice).await.unwrap_err().to_string();

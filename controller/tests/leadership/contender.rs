@@ -102,7 +102,7 @@ async fn write_until_refused(context: Context<String>, identity: String) {
     let Some(term) = context.writer().fence().map(|fence| fence.create_revision) else { return };
     for beat in 0_u64.. {
         let write = Write::create(&format!("{BEAT}{term}/{beat}"), format!("{identity} {term} {beat}"));
-        if let Err(WriteError::Deposed { .. }) = context.writer().commit(vec![write]).await {
+        if let Err(WriteError::LeaseLost { .. }) = context.writer().commit(vec![write]).await {
             println!("refused {term}");
             return;
         }

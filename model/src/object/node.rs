@@ -1,4 +1,4 @@
-//! Nodes as stored.
+//! A node, decoded from the store.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -12,11 +12,11 @@ use crate::NodeName;
 pub struct Node {
     /// Its name.
     pub name: NodeName,
-    /// Its addresses of the type `InternalIP`, in the order of the object.
+    /// Its addresses of the type `InternalIP`, in the order of the node's status.
     pub internal_ips: Vec<IpAddr>,
-    /// Its addresses of the type `ExternalIP`, in the order of the object.
+    /// Its addresses of the type `ExternalIP`, in the order of the node's status.
     pub external_ips: Vec<IpAddr>,
-    /// The ranges that its pods get addresses from, without host bits.
+    /// The ranges of its pods' addresses, without host bits.
     pub pod_cidrs: BTreeSet<IpNetwork>,
     /// Its zone: the label `topology.kubernetes.io/zone`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Pods as stored.
+//! A pod, decoded from the store.
 
 use std::{collections::BTreeSet, net::IpAddr};
 

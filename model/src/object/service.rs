@@ -1,4 +1,4 @@
-//! Services as stored.
+//! A service, decoded from the store.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The objects of the store, with the indexes that find what a change affects.
+//! The objects of the store, and the services that a change of them affects.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
@@ -9,7 +9,7 @@ use crate::{
     parallel::both,
 };
 
-/// With fewer services another thread costs more than it saves.
+/// The fewest services per thread: with fewer, another thread costs more than it saves.
 pub(super) const SERVICES_PER_THREAD: usize = 256;
 
 /// Every object of the store, by type.
@@ -22,28 +22,31 @@ pub(super) struct Cache {
     pub(super) nodes: BTreeMap<NodeName, Node>,
     pub(super) vpp_nodes: BTreeMap<u32, VppNode>,
     pub(super) ip_allocations: BTreeMap<PodId, IpAllocation>,
+    /// The slices of each service.
     pub(super) slices_of: MultiIndex<ServiceId, EndpointSliceId>,
+    /// Makes equal names share their memory.
     names: StringInterner,
 }
 
 /// The services and facts that must be derived again after changes of the cache.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
-    /// These services.
+    /// Services to derive again.
     pub(super) services: BTreeSet<ServiceId>,
-    /// The endpoints of these pods: their host-network flag or their weight changed.
+    /// Pods whose host-network flag or weight has changed: services with endpoints of them must be derived again.
     pub(super) pods: BTreeSet<PodId>,
-    /// The location of addresses.
+    /// Whether the locations of addresses must be derived again.
     pub(super) placement: bool,
-    /// The sets of interfaces.
+    /// Whether the sets of interfaces must be derived again.
     pub(super) interfaces: bool,
 }
 
 impl Cache {
-    /// A cache of these objects, which share `names`; of several objects with one identity the last counts.
+    /// A cache of these objects, whose names are interned in `names` already. Of several objects with the same identity the
+    /// last one counts.
     ///
-    /// The result is the same as inserting one object after the other. But collected maps are built many times faster and their
-    /// nodes are full; maps filled in the order of their keys are little more than half full.
+    /// The result equals that of [`Self::put`] for one object after the other, but collecting is many times faster and fills the
+    /// nodes of the B-trees. Insertion in the order of the keys leaves them little more than half full.
     pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: StringInterner) -> Self {
         let mut cache = Self { names, ..Self::default() };
         let (mut services, mut endpoints) = (Vec::new(), Vec::new());
@@ -54,8 +57,8 @@ impl Cache {
                 Object::Endpoints(object) => endpoints.push((object.id.clone(), object)),
                 Object::EndpointSlice(slice) => slices.push((slice.id.clone(), slice)),
                 Object::Pod(pod) => pods.push((pod.id.clone(), pod)),
-                few @ (Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_)) => {
-                    cache.put(few, &mut DirtySet::default());
+                other @ (Object::Node(_) | Object::VppNode(_) | Object::IpAllocation(_)) => {
+                    cache.put(other, &mut DirtySet::default());
                 }
             }
         }
@@ -121,27 +124,27 @@ impl Cache {
         }
     }
 
-    /// The services that have a matching endpoint address and are not in `known`.
+    /// The services that have an endpoint with a matching address and are not in `known`.
     ///
-    /// Scans all endpoints. An index by pod and address would take as much memory as the endpoints themselves, and the scan is
-    /// rare: it follows a change of nodes, of allocations, or of a pod with a weight or on the host network.
-    pub(super) fn services_with(
+    /// Scans all endpoints: an index by pod and address would take as much memory as the endpoints themselves. Scans are rare:
+    /// only changes of nodes, of IP allocations, and of pods with a weight or on the host network need one.
+    pub(super) fn services_with_address(
         &self,
-        wanted: impl Fn(&EndpointAddress) -> bool,
+        matches: impl Fn(&EndpointAddress) -> bool,
         known: &BTreeSet<ServiceId>,
     ) -> Vec<ServiceId> {
         let of_endpoints = self.endpoints.values().map(|endpoints| {
             let addresses = || endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
-            (&endpoints.id, !known.contains(&endpoints.id) && addresses().any(&wanted))
+            (&endpoints.id, !known.contains(&endpoints.id) && addresses().any(&matches))
         });
         let of_slices = self.endpoint_slices.values().filter_map(|slice| {
             let service = slice.service.as_ref()?;
             let addresses = || slice.endpoints.iter().map(|endpoint| &endpoint.address);
-            Some((service, !known.contains(service) && addresses().any(&wanted)))
+            Some((service, !known.contains(service) && addresses().any(&matches)))
         });
         of_endpoints
             .chain(of_slices)
-            .filter(|(_, found)| *found)
+            .filter(|(_, is_match)| *is_match)
             .map(|(service, _)| service.clone())
             .collect()
     }
@@ -216,8 +219,8 @@ fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
     pod.map_or((false, 1), |pod| (pod.host_network, pod.weight))
 }
 
-/// Sets or removes an entry. None if that changes nothing, otherwise the previous value.
-#[expect(clippy::option_option, reason = "whether it changed, and what was there, are two questions")]
+/// Sets or removes an entry. Returns none if that changes nothing, otherwise the previous value, if there was one.
+#[expect(clippy::option_option, reason = "outer: whether the map changed; inner: the previous value")]
 fn replace<K: Ord + Clone, V: PartialEq>(
     map: &mut BTreeMap<K, V>,
     key: &K,
@@ -225,10 +228,10 @@ fn replace<K: Ord + Clone, V: PartialEq>(
 ) -> Option<Option<V>> {
     let Some(value) = new else { return map.remove(key).map(Some) };
     match map.entry(key.clone()) {
-        Entry::Occupied(held) if *held.get() == value => None,
-        Entry::Occupied(mut held) => Some(Some(held.insert(value))),
-        Entry::Vacant(free) => {
-            free.insert(value);
+        Entry::Occupied(entry) if *entry.get() == value => None,
+        Entry::Occupied(mut entry) => Some(Some(entry.insert(value))),
+        Entry::Vacant(entry) => {
+            entry.insert(value);
             Some(None)
         }
     }
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn many_objects_at_once_come_to_same_as_one_after_other() {
+    fn cache_of_objects_equals_one_filled_object_by_object() {
         let pod = |name: &str, host_network| {
             Object::Pod(Pod {
                 id: PodId::new("default", name),
@@ -263,10 +266,11 @@ mod tests {
                 weight: 1,
             })
         };
+        // The slice of `web` again, moved to another service.
         let moved = {
-            let Object::EndpointSlice(mut moved) = slice("web", &["z1"]) else { panic!() };
-            moved.service = Some(ServiceId::new("default", "shop"));
-            Object::EndpointSlice(moved)
+            let Object::EndpointSlice(mut slice) = slice("web", &["z1"]) else { panic!() };
+            slice.service = Some(ServiceId::new("default", "shop"));
+            Object::EndpointSlice(slice)
         };
         let objects = [slice("web", &[]), pod("a", true), slice("db", &[]), moved, pod("b", false)];
         let (mut one_by_one, mut dirty) = (Cache::default(), DirtySet::default());
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn change_of_zone_concerns_services_with_hints_for_zones_only() {
+    fn services_with_zone_hints_are_found_unless_known() {
         let mut cache = Cache::default();
         for object in [slice("hinted", &["z1"]), slice("known", &["z1"]), slice("plain", &[])] {
             cache.put(object, &mut DirtySet::default());

@@ -93,7 +93,7 @@ impl Processor {
         self.resync_sharing(resync, names)
     }
 
-    /// Like [`Self::resync`], with objects that share `names` already.
+    /// Like [`Self::resync`], with objects whose names are interned in `names` already.
     pub fn resync_sharing(&mut self, resync: Resync, mut names: StringInterner) -> ChangeSet {
         // The last known state of unreadable objects comes first, so that an object that was read after all replaces it.
         let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
@@ -277,7 +277,7 @@ impl Processor {
         if !dirty.pods.is_empty() {
             let of_pod =
                 |address: &EndpointAddress| address.pod.as_ref().is_some_and(|pod| dirty.pods.contains(pod));
-            dirty.services.extend(self.cache.services_with(of_pod, &dirty.services));
+            dirty.services.extend(self.cache.services_with_address(of_pod, &dirty.services));
         }
         if !dirty.placement {
             return;
@@ -294,7 +294,7 @@ impl Processor {
             let moved = |address: &EndpointAddress| {
                 moves.concern(address.ip) && before.place(address) != self.placement.place(address)
             };
-            dirty.services.extend(self.cache.services_with(moved, &dirty.services));
+            dirty.services.extend(self.cache.services_with_address(moved, &dirty.services));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Keeps names that many objects have in memory once: those of nodes, namespaces and ports, and of the services of slices.
+//! Interns strings that many objects contain: the names of nodes, namespaces and ports, and of the services of slices.
 
 #![expect(clippy::disallowed_types, reason = "names are looked up and counted; their order shows nowhere")]
 
@@ -11,7 +11,7 @@ use crate::{
     object::{EndpointAddress, EndpointPort},
 };
 
-/// Every name in use, and some that were.
+/// Every name in use, and some that are no longer used.
 #[derive(Debug, Clone, Default)]
 pub struct StringInterner {
     /// Few names, looked up for each endpoint.

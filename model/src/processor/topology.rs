@@ -60,8 +60,8 @@ impl TopologyHint {
 pub(super) fn select_topology(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
     for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4()) {
         let Some(is_for_this_node) = mode(family, prefer_local) else { continue };
-        for (backend, hinted) in family {
-            backend.in_topology = backend.state != BackendState::Ready || is_for_this_node(backend, *hinted);
+        for (backend, hint) in family {
+            backend.in_topology = backend.state != BackendState::Ready || is_for_this_node(backend, *hint);
         }
     }
 }
@@ -72,16 +72,16 @@ fn mode(
     prefer_local: bool,
 ) -> Option<fn(&Backend, TopologyHint) -> bool> {
     let ready = || family.iter().filter(|(backend, _)| backend.state == BackendState::Ready);
-    let decides = |hint: fn(TopologyHint) -> Hint| {
-        let mut hints = ready().map(|(_, hinted)| hint(*hinted));
+    let decides = |part: fn(TopologyHint) -> Hint| {
+        let mut hints = ready().map(|(_, hint)| part(*hint));
         hints.clone().all(|hint| hint != Hint::Absent) && hints.any(|hint| hint == Hint::Here)
     };
     if prefer_local && ready().any(|(backend, _)| backend.local) {
         Some(|backend, _| backend.local)
-    } else if decides(|hinted| hinted.node) {
-        Some(|_, hinted| hinted.node == Hint::Here)
-    } else if decides(|hinted| hinted.zone) {
-        Some(|_, hinted| hinted.zone == Hint::Here)
+    } else if decides(|hint| hint.node) {
+        Some(|_, hint| hint.node == Hint::Here)
+    } else if decides(|hint| hint.zone) {
+        Some(|_, hint| hint.zone == Hint::Here)
     } else {
         None
     }

@@ -16,11 +16,11 @@ const EXTERNAL_IP: &str = "203.0.113.2:80";
 
 const POD: &str = "10.244.1.5";
 const NODE: &str = "192.168.0.1";
-const OUTSIDE: &str = "198.51.100.7";
+const EXTERNAL: &str = "198.51.100.7";
 
 /// A backend on this node, and one elsewhere.
-const HERE: &str = "10.244.1.10:8080";
-const THERE: &str = "10.244.2.10:8080";
+const LOCAL: &str = "10.244.1.10:8080";
+const REMOTE: &str = "10.244.2.10:8080";
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -31,11 +31,11 @@ fn range(text: &str) -> IpNetwork {
 }
 
 fn here() -> Backend {
-    Backend { local: true, ..Backend::new(HERE.parse().unwrap()) }
+    Backend { local: true, ..Backend::new(LOCAL.parse().unwrap()) }
 }
 
 fn there() -> Backend {
-    Backend::new(THERE.parse().unwrap())
+    Backend::new(REMOTE.parse().unwrap())
 }
 
 const fn terminating(mut backend: Backend) -> Backend {

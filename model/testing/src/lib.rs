@@ -1,4 +1,4 @@
-//! Laws of validation that hold for any stored value. Fuzzers search for input that breaks one (`fuzz/`).
+//! Properties of validation that hold for any stored value. Fuzzers search for input that breaks one (`fuzz/`).
 
 use contiv_model::{
     Event, NodeName, Object, Processor, ProcessorConfig, Resync, Snapshot,
@@ -15,10 +15,10 @@ pub fn objects(input: &[u8]) {
     snapshot(input);
 }
 
-/// The processor's snapshot of all the objects. Same laws as [`objects`].
+/// The processor's snapshot of all the objects. Same properties as [`objects`].
 ///
 /// # Panics
-/// When a law is broken.
+/// When a property does not hold.
 pub fn snapshot(input: &[u8]) -> Snapshot {
     // Of several values of one object the last counts.
     let mut objects = std::collections::BTreeMap::new();
@@ -76,7 +76,7 @@ mod tests {
     include!("../../../fuzz/replay.rs");
 
     #[test]
-    fn corpus_of_objects_breaks_no_law() {
+    fn corpus_of_objects_breaks_no_property() {
         replay("objects", super::objects);
     }
 }

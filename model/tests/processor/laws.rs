@@ -70,7 +70,7 @@ impl ReferenceModel {
     }
 }
 
-fn take(processor: &mut Processor, step: Step) -> ChangeSet {
+fn apply(processor: &mut Processor, step: Step) -> ChangeSet {
     match step {
         Step::Apply(events) => processor.apply(events),
         Step::Resync(resync) => processor.resync(resync),
@@ -127,7 +127,7 @@ proptest! {
     fn every_service_is_sound_after_any_steps(steps in steps()) {
         let mut processor = mk_processor();
         for step in steps {
-            take(&mut processor, step);
+            apply(&mut processor, step);
         }
         processor.snapshot().services.values().for_each(|service| assert_sound(service));
     }
@@ -137,7 +137,7 @@ proptest! {
         let (mut processor, mut expected) = (mk_processor(), ReferenceModel::default());
         for step in steps {
             expected.apply(&step);
-            take(&mut processor, step);
+            apply(&mut processor, step);
             prop_assert_eq!(processor.snapshot(), expected.snapshot());
         }
         let resync = mk_resync(expected.objects.into_values());
@@ -150,7 +150,7 @@ proptest! {
         let mut processor = mk_processor();
         let mut replica = processor.snapshot();
         for step in steps {
-            let changes = take(&mut processor, step);
+            let changes = apply(&mut processor, step);
             assert_honest(&changes, &replica);
             prop_assert_eq!(ChangeSet::between(&replica, &processor.snapshot()), changes.clone());
             replica.apply(&changes);
@@ -164,7 +164,7 @@ proptest! {
         let first = processor.snapshot();
         let mut merged = ChangeSet::default();
         for step in steps {
-            merged.merge(take(&mut processor, step));
+            merged.merge(apply(&mut processor, step));
         }
         let last = processor.snapshot();
         let direct = ChangeSet::between(&first, &last);

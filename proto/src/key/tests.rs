@@ -6,7 +6,7 @@ fn key(kind: Kind, namespace: &str, name: &str) -> Key {
     Key::new(kind, namespace, name).unwrap()
 }
 
-/// The keys of `contiv.md` 4.1, which are those of an existing cluster.
+/// The keys as Contiv writes them in an existing cluster.
 fn golden() -> [(&'static str, Key, &'static str); 9] {
     [
         (

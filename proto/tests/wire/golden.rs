@@ -1,4 +1,5 @@
-//! Values as Contiv writes them (`contiv.md` 4.2; the shapes of `plugins/crd/testdata/*_raw_data.go`).
+//! JSON values as Contiv writes them to etcd, in the form of contiv/vpp's `plugins/crd/testdata/*_raw_data.go`. Each is decoded
+//! and encoded again without a difference.
 
 use std::fmt::Debug;
 
@@ -17,8 +18,8 @@ use contiv_proto::{
     value::{decode, encode},
 };
 
-/// Decodes `json` and checks that it is encoded again exactly.
-fn golden<M: Wire + PartialEq + Debug>(json: &str) -> M {
+/// Decodes `json`, and checks that encoding the message gives exactly `json` again.
+fn round_trip<M: Wire + PartialEq + Debug>(json: &str) -> M {
     let message: M = decode(json.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(encode(&message).unwrap()).unwrap(), json);
     message
@@ -32,8 +33,8 @@ const SERVICE: &str = concat!(
 );
 
 #[test]
-fn service_of_contiv() {
-    let service: Service = golden(SERVICE);
+fn contiv_service_round_trips() {
+    let service: Service = round_trip(SERVICE);
     assert_eq!((service.name.as_str(), service.namespace.as_str()), ("nginx", "default"));
     assert_eq!(service.port[0].port, 80);
     assert_eq!(service.port[0].node_port, 30080);
@@ -44,7 +45,7 @@ fn service_of_contiv() {
 }
 
 #[test]
-fn empty_map_that_go_writes_is_read_and_left_out_again() {
+fn empty_map_written_by_go_is_decoded_and_not_encoded() {
     let go = SERVICE.replace(r#""Cluster"}"#, r#""Cluster","annotations":{}}"#);
     let service: Service = decode(go.as_bytes()).unwrap();
     assert_eq!(service, decode(SERVICE.as_bytes()).unwrap());
@@ -52,8 +53,8 @@ fn empty_map_that_go_writes_is_read_and_left_out_again() {
 }
 
 #[test]
-fn new_service_fields_follow_contivs() {
-    let service: Service = golden(concat!(
+fn service_fields_unknown_to_contiv_are_encoded_last() {
+    let service: Service = round_trip(concat!(
         r#"{"name":"web","namespace":"default","port":[{"port":443,"target_port":{"type":"STRING","#,
         r#""string_val":"https"},"app_protocol":"kubernetes.io/h2c"}],"session_affinity_timeout":10800,"#,
         r#""internal_traffic_policy":"Local","cluster_ips":["10.96.0.7","fd00::7"],"#,
@@ -67,8 +68,8 @@ fn new_service_fields_follow_contivs() {
 }
 
 #[test]
-fn endpoints_of_contiv() {
-    let endpoints: Endpoints = golden(concat!(
+fn contiv_endpoints_round_trip() {
+    let endpoints: Endpoints = round_trip(concat!(
         r#"{"name":"nginx","namespace":"default","endpoint_subsets":[{"addresses":[{"ip":"10.1.2.8","#,
         r#""node_name":"k8s-worker1","target_ref":{"kind":"Pod","namespace":"default","name":"nginx-x","#,
         r#""uid":"b8c2","resource_version":"6011"}}],"not_ready_addresses":[{"ip":"10.1.2.9"}],"#,
@@ -82,7 +83,7 @@ fn endpoints_of_contiv() {
 
 #[test]
 fn endpoint_slice_distinguishes_false_from_absent() {
-    let slice: EndpointSlice = golden(concat!(
+    let slice: EndpointSlice = round_trip(concat!(
         r#"{"name":"web-x7k2p","namespace":"default","service_name":"web","address_type":"IPv4","#,
         r#""endpoints":[{"addresses":["10.1.2.8"],"conditions":{"ready":false,"terminating":true},"#,
         r#""node_name":"n1","zone":"a","hints":{"for_zones":["a"],"for_nodes":["n1"]}},"#,
@@ -96,8 +97,8 @@ fn endpoint_slice_distinguishes_false_from_absent() {
 }
 
 #[test]
-fn node_of_contiv_keeps_its_irregular_names() {
-    let node: Node = golden(concat!(
+fn contiv_node_keeps_its_irregular_field_names() {
+    let node: Node = round_trip(concat!(
         r#"{"name":"k8s-worker1","pod_CIDR":"10.0.1.0/24","provider_ID":"x","#,
         r#""addresses":[{"type":"NodeInternalIP","address":"10.20.0.10"},"#,
         r#"{"type":"NodeHostName","address":"k8s-worker1"}],"#,
@@ -112,8 +113,8 @@ fn node_of_contiv_keeps_its_irregular_names() {
 }
 
 #[test]
-fn pod_of_contiv() {
-    let pod: Pod = golden(concat!(
+fn contiv_pod_round_trips() {
+    let pod: Pod = round_trip(concat!(
         r#"{"name":"kube-dns-86f4d74b45-fztvh","namespace":"kube-system","#,
         r#""label":[{"key":"k8s-app","value":"kube-dns"}],"ip_address":"10.1.1.3","#,
         r#""host_ip_address":"10.20.0.2","container":[{"name":"kubedns","#,
@@ -126,14 +127,14 @@ fn pod_of_contiv() {
 }
 
 #[test]
-fn other_types_of_contiv() {
-    let node: VppNode = golden(r#"{"id":2,"name":"k8s-worker1","ip_addresses":["192.168.16.2/24"]}"#);
+fn other_contiv_types_round_trip() {
+    let node: VppNode = round_trip(r#"{"id":2,"name":"k8s-worker1","ip_addresses":["192.168.16.2/24"]}"#);
     assert_eq!((node.id, node.ip_addresses[0].as_str()), (2, "192.168.16.2/24"));
 
-    let namespace: Namespace = golden(r#"{"name":"default","label":[{"key":"a","value":"b"}]}"#);
+    let namespace: Namespace = round_trip(r#"{"name":"default","label":[{"key":"a","value":"b"}]}"#);
     assert_eq!(namespace.label[0].value, "b");
 
-    let allocation: CustomIpAllocation = golden(concat!(
+    let allocation: CustomIpAllocation = round_trip(concat!(
         r#"{"pod_name":"web-0","pod_namespace":"default","custom_interfaces":[{"name":"tap1","#,
         r#""network":"default","ip_address":"10.1.1.9","service_endpoint":true}]}"#
     ));

@@ -1,4 +1,4 @@
-//! The stored form, seen from outside: golden values, field numbers, leniency, laws.
+//! The stored form, seen from outside: golden values, field numbers, leniency, properties.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 

@@ -1,4 +1,4 @@
-//! Laws that hold for every message.
+//! Properties that hold for every message.
 
 use std::fmt::Debug;
 
@@ -85,7 +85,7 @@ fn changes() -> impl Strategy<Value = Vec<(Index, u8)>> {
     prop::collection::vec((any::<Index>(), any::<u8>()), 0..4)
 }
 
-macro_rules! laws {
+macro_rules! properties {
     ($($name:ident: $message:ty = $strategy:ident,)+) => {$(
         mod $name {
             use super::*;
@@ -114,7 +114,7 @@ macro_rules! laws {
     )+};
 }
 
-laws! {
+properties! {
     pod: Pod = pods,
     service: Service = services,
     endpoints: Endpoints = endpoints,

@@ -24,8 +24,8 @@ impl PrefetchedElements {
         let existing = read::existing(socket)?;
         let sizes = &existing.sizes;
         // Sets without a size are small, or have grown since: in both cases the resync counts them itself.
-        let room: usize = sizes.values().map(|size| *size as usize).sum();
-        if !(1..=2 * COMPARE_LIMIT).contains(&room) {
+        let capacity: usize = sizes.values().map(|size| *size as usize).sum();
+        if !(1..=2 * COMPARE_LIMIT).contains(&capacity) {
             return Ok(None);
         }
         let elements = read::lasting_elements(socket, &existing)?;

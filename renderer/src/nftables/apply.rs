@@ -1,6 +1,6 @@
 //! The edge: sends transactions to the kernel.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, iter, net::SocketAddr, sync::mpsc::sync_channel, thread};
 
 use super::{
     capacity::{Remade, Sizes},
@@ -18,6 +18,10 @@ use super::{
     transaction::{Group, Transaction},
 };
 use crate::Report;
+
+/// The size of the batches that fill a new table. Nothing passes through it yet, so it need not appear at once; and the next batch
+/// is encoded while the kernel commits one.
+pub(super) const NEW_TABLE_BATCH_BYTES: usize = 1 << 20;
 
 /// A new table; an existing unusable one is removed in the same transaction.
 pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &Sizes) {
@@ -72,37 +76,47 @@ pub(super) fn write_removal(batch: &mut Batch) {
     batch.delete(msg::DELTABLE, "remove the table", |message| message.text(table_attribute::NAME, TABLE));
 }
 
-/// Commits a transaction, and right after it its late removals. `first` is sent ahead of everything.
+/// Commits a transaction, in batches of at most `limit` bytes, and right after it its late removals. `first` is sent ahead of
+/// everything.
 pub(super) fn commit(
     socket: &mut Socket,
     first: Batch,
     mut transaction: Transaction,
+    limit: usize,
 ) -> Result<Report, NetlinkError> {
     let (removed, added) = transaction.counts();
     let mut report = Report { added, removed, ..Report::default() };
     let gone = std::mem::take(&mut transaction.forget);
     let late = transaction.take_late();
-    commit_in_pieces(socket, first, transaction, &mut report)?;
-    commit_in_pieces(socket, Batch::new(), late, &mut report)?;
+    commit_in_batches(socket, encode::batches(first, transaction, limit), &mut report)?;
+    commit_in_batches(socket, encode::batches(Batch::new(), late, limit), &mut report)?;
     if !gone.is_empty() {
         forget(socket, &gone)?;
     }
     Ok(report)
 }
 
-/// Commits a transaction, in several batches if it exceeds the kernel's limit; `first` is part of the first batch.
-fn commit_in_pieces(
+/// Commits batches one after the other. Each is encoded while the kernel commits the one before.
+fn commit_in_batches(
     socket: &mut Socket,
-    first: Batch,
-    transaction: Transaction,
+    mut batches: impl Iterator<Item = Batch> + Send,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    for batch in encode::batches(first, transaction, socket.batch_limit()) {
+    let mut commit = |batch| {
         report.sent.get_or_insert_with(|| socket.kernel().now());
         report.bytes += socket.commit(batch)?;
         report.transactions += 1;
-    }
-    Ok(())
+        Ok(())
+    };
+    // Most transactions are one batch, for which no thread is started.
+    let (Some(first), second) = (batches.next(), batches.next()) else { return Ok(()) };
+    let Some(second) = second else { return commit(first) };
+    thread::scope(|scope| {
+        let (encoded, next) = sync_channel(1);
+        scope.spawn(move || iter::once(second).chain(batches).try_for_each(|batch| encoded.send(batch)));
+        commit(first)?;
+        next.iter().try_for_each(commit)
+    })
 }
 
 /// Removes unused chains. Before Linux 6.2 the kernel notices late that a chain is unreferenced, and refuses; such a chain does

@@ -32,16 +32,16 @@ impl DesiredElements {
     }
 
     fn of(services: &[&Arc<ContivService>], before: &BTreeMap<FrontendKey, Vec<Element>>) -> Self {
-        let mut planned = Self::default();
+        let mut desired = Self::default();
         for service in services {
             let plan = plan(service);
-            planned.shared.extend(shared_elements(service));
-            planned.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
+            desired.shared.extend(shared_elements(service));
+            desired.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
                 let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
                 (frontend, elements::of_frontend(frontend, &plan, before))
             }));
         }
-        planned
+        desired
     }
 }
 
@@ -82,9 +82,9 @@ mod tests {
         let nothing = BTreeMap::new();
         let one_by_one = DesiredElements::of(&services, &nothing);
         let mut together = DesiredElements::default();
-        for planned in DesiredElements::of_all(&services, &nothing) {
-            together.frontends.extend(planned.frontends);
-            together.shared.extend(planned.shared);
+        for part in DesiredElements::of_all(&services, &nothing) {
+            together.frontends.extend(part.frontends);
+            together.shared.extend(part.shared);
         }
         assert_eq!(one_by_one.frontends.len(), services.len());
         assert!(together == one_by_one);

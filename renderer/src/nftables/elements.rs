@@ -11,7 +11,7 @@ use ipnetwork::IpNetwork;
 use super::{
     element::{Element, FrontendKey, Key, Value},
     layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind},
-    plan::{self, ConnectionAction, FrontendPlan, Masquerade, Outside, Shares},
+    plan::{self, ConnectionAction, ExternalClients, FrontendPlan, Masquerade, Shares},
     programmed_elements::of_slot,
     slots,
 };
@@ -39,7 +39,7 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
     match plan.masquerade {
         Masquerade::ClusterIp => (),
         Masquerade::Always => put(SetKind::MasqueradeAlways, Value::None),
-        Masquerade::Own => put(SetKind::MasqueradeLocal, Value::None),
+        Masquerade::Local => put(SetKind::MasqueradeLocal, Value::None),
     }
     match &plan.serving {
         ConnectionAction::Backends(_) => (),
@@ -71,10 +71,10 @@ fn of_backends(
     let mut elements = of_slots(frontend, SetKind::Backends, shares, plan.choice, before);
     #[allow(clippy::cast_possible_truncation)]
     let slots = elements.len() as u32;
-    let outside = match &plan.outside {
-        Outside::Same => None,
-        Outside::Drop => Some(0),
-        Outside::Backends(shares) => {
+    let external_slots = match &plan.external_clients {
+        ExternalClients::Same => None,
+        ExternalClients::Drop => Some(0),
+        ExternalClients::Backends(shares) => {
             elements.extend(of_slots(frontend, SetKind::BackendsExternal, shares, plan.choice, before));
             #[allow(clippy::cast_possible_truncation)]
             Some(elements.len() as u32 - slots)
@@ -85,7 +85,7 @@ fn of_backends(
         plan::Choice::Sticky(_) => Choice::Sticky,
         plan::Choice::Client => Choice::Client,
     };
-    let pick = PickChain { family, node_port, choice, slots, outside };
+    let pick = PickChain { family, node_port, choice, slots, external_slots };
     elements.push(Element {
         set: Set::new(SetKind::Services, family),
         key: Key::Frontend(frontend),

@@ -1,4 +1,4 @@
-//! Laws of nf_tables messages.
+//! Properties of nf_tables messages.
 
 use super::{
     encode,
@@ -42,8 +42,8 @@ pub(crate) fn element(input: &[u8]) {
 
 /// Foreign changes are described in text that is safe in a log.
 pub(crate) fn notifications(input: &[u8]) {
-    let told = watch::told(input);
-    assert!(told.is_none_or(|told| !told.is_empty() && !told.contains(char::is_control)));
+    let summary = watch::summarize(input);
+    assert!(summary.is_none_or(|summary| !summary.is_empty() && !summary.contains(char::is_control)));
 }
 
 /// The first four bytes are the offset of the error; the other bytes are a refused message with its error text. Everything is

@@ -1,5 +1,5 @@
 //! Undoes foreign changes that were reported by notifications. The programmed state is remembered, so nothing is planned again,
-//! and only what was touched is read.
+//! and only the changed elements are read.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ pub(super) fn execute(
             table.creation()
         }
     };
-    let mut report = apply::commit(socket, batch, transaction)?;
+    let limit = socket.batch_limit();
+    let mut report = apply::commit(socket, batch, transaction, limit)?;
     apply::remove_leftovers(socket, &existing, table, &mut report);
     if is_written_anew {
         // Unused chains may exist, but without rules.
@@ -73,24 +74,24 @@ pub(super) fn repair(table: &Table, foreign_changes: Vec<ForeignTableChange>) ->
     if foreign_changes.len() >= MAX_PENDING_CHANGES {
         return None;
     }
-    let mut touched: ChangedElements = BTreeMap::new();
+    let mut changed: ChangedElements = BTreeMap::new();
     let mut rules = false;
-    for damage in foreign_changes {
-        match damage {
-            ForeignTableChange::Elements(elements) => touched.extend(elements),
+    for change in foreign_changes {
+        match change {
+            ForeignTableChange::Elements(elements) => changed.extend(elements),
             ForeignTableChange::Rules(elements) => {
-                touched.extend(elements);
+                changed.extend(elements);
                 rules = true;
             }
             ForeignTableChange::Table => return Some(Repair::Table),
             // Comparing everything whenever another process has changed its own table costs too much. This repairs the usual
-            // damage.
+            // changes.
             ForeignTableChange::Missed if table.len() > COMPARE_LIMIT => rules = true,
             ForeignTableChange::Missed | ForeignTableChange::Anything => return None,
         }
     }
     let mut group = Group::default();
-    for ((set, key), found) in touched {
+    for ((set, key), found) in changed {
         // These few are written with the chains that they lead to.
         if set.kind.form() == Form::Chains {
             rules = true;
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_elements_return_and_added_ones_go() {
+    fn deleted_elements_are_restored_and_added_ones_removed() {
         let table = table();
         for element in table.elements().into_iter().filter(|element| element.set.kind.form() != Form::Chains)
         {

@@ -233,7 +233,9 @@ impl Nftables {
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
         }
-        let mut report = apply::commit(socket, batch, transaction)?;
+        let limit = socket.batch_limit();
+        let limit = if found.is_none() { limit.min(apply::NEW_TABLE_BATCH_BYTES) } else { limit };
+        let mut report = apply::commit(socket, batch, transaction, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         self.reaper.reconciled(snapshot, before);
@@ -248,7 +250,8 @@ impl Nftables {
         let mut report = Report::default();
         if !transaction.is_empty() {
             let socket = self.socket()?;
-            report = apply::commit(socket, Batch::new(), transaction)?;
+            let limit = socket.batch_limit();
+            report = apply::commit(socket, Batch::new(), transaction, limit)?;
             let unused = table.unused_chains();
             if unused.len() > SPARE_CHAINS && apply::remove_chains(socket, &unused, &mut report).is_ok() {
                 table.forget_unused_chains();
@@ -308,7 +311,7 @@ impl Renderer for Nftables {
         self.missing.take_if(|missing| !missing.is_empty());
         let missing = self.missing_modules().map(<[_]>::to_vec);
         let missing = missing.map_err(|error| self.failed("resync the table", &error))?;
-        refused::refuse_without(&missing, snapshot.services.values())?;
+        refused::check_missing_modules(&missing, snapshot.services.values())?;
         let report = self.try_resync(snapshot).map_err(|error| {
             let services = refused::refused_services(&error, snapshot.services.values());
             if services.is_empty() {
@@ -326,12 +329,12 @@ impl Renderer for Nftables {
             return Err(RenderError::Unsynced);
         }
         let new = || changes.services.values().filter_map(|change| change.new.as_ref());
-        refused::refuse_without(self.missing.as_deref().unwrap_or_default(), new())?;
+        refused::check_missing_modules(self.missing.as_deref().unwrap_or_default(), new())?;
         // Taken out, so that it is gone if anything fails.
         let Some(mut table) = self.table.take() else { return Err(RenderError::Unsynced) };
         let report = self.try_update(&mut table, changes).map_err(|error| {
             // The caller resyncs first: foreign changes may be the cause.
-            if refused::names_an_element(&error) {
+            if refused::is_element_refused(&error) {
                 RenderError::Refused { services: refused::refused_services(&error, new()) }
             } else {
                 self.failed("update the table", &error)
@@ -360,7 +363,7 @@ impl Renderer for Nftables {
                 }
                 Ok(self.with_notes(report))
             }
-            // There may be more damage; or the kernel refused the repair, perhaps because of foreign changes.
+            // There may be more foreign changes; or the kernel refused the repair, perhaps because of foreign changes.
             Ok(None) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),
             Err(error) => Err(self.failed("repair the table", &error)),
         }

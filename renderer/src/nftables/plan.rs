@@ -12,7 +12,7 @@ use ipnetwork::IpNetwork;
 
 use super::{
     element::FrontendKey,
-    layout::{Family, LearnChain, MAX_OUTSIDE_SLOTS, MAX_SLOTS},
+    layout::{Family, LearnChain, MAX_EXTERNAL_SLOTS, MAX_SLOTS},
 };
 
 /// Backends with their number of slots. Sorted, each backend once.
@@ -21,7 +21,7 @@ pub(crate) type Shares = Vec<(SocketAddr, u32)>;
 /// If a frontend would need more slots, they are scaled down: that rounds the weights, but keeps all backends.
 const SCALED_SLOTS: u32 = 16_384;
 /// The same for clients outside, who have only the backends of this node.
-const SCALED_OUTSIDE_SLOTS: u32 = 4096;
+const SCALED_EXTERNAL_SLOTS: u32 = 4096;
 
 /// The plan of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct ServicePlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrontendPlan {
     pub(crate) serving: ConnectionAction,
-    pub(crate) outside: Outside,
+    pub(crate) external_clients: ExternalClients,
     pub(crate) masquerade: Masquerade,
     pub(crate) choice: Choice,
     /// Source ranges; none if everyone may connect.
@@ -68,9 +68,9 @@ pub(crate) enum ConnectionAction {
     Pass,
 }
 
-/// The difference for outside clients: those other than this node and its pods.
+/// How clients outside are served differently: those other than this node and its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outside {
+pub(crate) enum ExternalClients {
     /// No difference.
     Same,
     /// They reach only these; never empty.
@@ -87,7 +87,7 @@ pub(crate) enum Masquerade {
     /// Every connection: replies must return through this node.
     Always,
     /// Only connections from this node itself.
-    Own,
+    Local,
 }
 
 /// Plans `service`.
@@ -175,7 +175,7 @@ fn frontend_plan(
     if !key.is_node_port() && !service.assignment.addresses.translates() {
         return FrontendPlan {
             serving: ConnectionAction::Pass,
-            outside: Outside::Same,
+            external_clients: ExternalClients::Same,
             masquerade: Masquerade::ClusterIp,
             choice: Choice::Random,
             sources: None,
@@ -190,29 +190,38 @@ fn frontend_plan(
     let serve = |shares: Shares| {
         if shares.is_empty() { ConnectionAction::Reject } else { ConnectionAction::Backends(shares) }
     };
-    let (serving, outside, masquerade) = match (external, service.internal_policy, service.external_policy) {
-        (false, TrafficPolicy::Cluster, _) => (serve(everywhere), Outside::Same, Masquerade::ClusterIp),
+    let policies = (external, service.internal_policy, service.external_policy);
+    let (serving, external_clients, masquerade) = match policies {
+        (false, TrafficPolicy::Cluster, _) => {
+            (serve(everywhere), ExternalClients::Same, Masquerade::ClusterIp)
+        }
         (false, TrafficPolicy::Local, _) => {
             let here = here(EVERYONE);
             let none_here = here.is_empty() && !everywhere.is_empty();
             (
                 if none_here { ConnectionAction::Drop } else { serve(here) },
-                Outside::Same,
+                ExternalClients::Same,
                 Masquerade::ClusterIp,
             )
         }
-        (true, _, TrafficPolicy::Cluster) => (serve(everywhere), Outside::Same, Masquerade::Always),
+        (true, _, TrafficPolicy::Cluster) => (serve(everywhere), ExternalClients::Same, Masquerade::Always),
         (true, _, TrafficPolicy::Local) => {
-            let here = here(OUTSIDE);
-            let outside = match (here.is_empty(), everywhere.is_empty()) {
-                (_, true) => Outside::Same,
-                (true, false) => Outside::Drop,
-                (false, false) => Outside::Backends(here),
+            let here = here(EXTERNAL);
+            let external_clients = match (here.is_empty(), everywhere.is_empty()) {
+                (_, true) => ExternalClients::Same,
+                (true, false) => ExternalClients::Drop,
+                (false, false) => ExternalClients::Backends(here),
             };
-            (serve(everywhere), outside, Masquerade::Own)
+            (serve(everywhere), external_clients, Masquerade::Local)
         }
     };
-    FrontendPlan { serving, outside, masquerade, choice: choice(service), sources: sources(service, key) }
+    FrontendPlan {
+        serving,
+        external_clients,
+        masquerade,
+        choice: choice(service),
+        sources: sources(service, key),
+    }
 }
 
 /// Affinity shared between the ports of a service needs no affinity entries: a client draws the same slot on each of them.
@@ -251,7 +260,7 @@ struct Limits {
 }
 
 const EVERYONE: Limits = Limits { scaled: SCALED_SLOTS, most: MAX_SLOTS };
-const OUTSIDE: Limits = Limits { scaled: SCALED_OUTSIDE_SLOTS, most: MAX_OUTSIDE_SLOTS };
+const EXTERNAL: Limits = Limits { scaled: SCALED_EXTERNAL_SLOTS, most: MAX_EXTERNAL_SLOTS };
 
 /// Slots in proportion to the weights, as few as possible.
 fn shares<'a>(backends: impl Iterator<Item = &'a Backend>, limits: Limits) -> Shares {

@@ -28,17 +28,17 @@ pub(super) fn refused_services<'a>(
     if elements.is_empty() {
         return BTreeMap::new();
     }
-    let blamed = services.filter_map(|service| {
+    let refused = services.filter_map(|service| {
         let plan = plan(service);
-        let (element, reason) = elements.iter().find(|(element, _)| is_of(element, &plan))?;
+        let (element, reason) = elements.iter().find(|(element, _)| belongs_to(element, &plan))?;
         let reason = format!("the kernel refused {} {{ {element} }}: {reason}", element.set.name());
         Some((service.id.clone(), reason))
     });
-    blamed.collect()
+    refused.collect()
 }
 
-/// Returns an error with the services that need a missing module, if there are any.
-pub(super) fn refuse_without<'a>(
+/// Fails with the services that need a missing module, if there are any.
+pub(super) fn check_missing_modules<'a>(
     missing: &[KernelModule],
     services: impl Iterator<Item = &'a Arc<ContivService>>,
 ) -> Result<(), RenderError> {
@@ -46,7 +46,7 @@ pub(super) fn refuse_without<'a>(
         return Ok(());
     }
     let refused = services.filter_map(|service| {
-        let module = missing.iter().find(|module| needs(service, **module))?;
+        let module = missing.iter().find(|module| needs_module(service, **module))?;
         let reason = format!("the kernel lacks the module {}; load it, and resync", module.name());
         Some((service.id.clone(), reason))
     });
@@ -54,13 +54,13 @@ pub(super) fn refuse_without<'a>(
     if services.is_empty() { Ok(()) } else { Err(RenderError::Refused { services }) }
 }
 
-/// True if a service needs an optional module.
-fn needs(service: &ContivService, module: KernelModule) -> bool {
+/// True if a service needs this optional module.
+fn needs_module(service: &ContivService, module: KernelModule) -> bool {
     module.is_optional() && plan(service).frontends.values().any(|frontend| frontend.choice == Choice::Client)
 }
 
 /// True if the kernel refused an element. Otherwise foreign changes of the table may be the reason.
-pub(super) fn names_an_element(error: &NetlinkError) -> bool {
+pub(super) fn is_element_refused(error: &NetlinkError) -> bool {
     refusals(error).iter().any(|refusal| refused_element(refusal).is_some())
 }
 
@@ -71,7 +71,7 @@ fn refusals(error: &NetlinkError) -> &[Refusal] {
     }
 }
 
-/// The element that caused the refusal. None if it was not an element, or if the kernel does not report it, as older kernels.
+/// The element that caused the refusal. None if it was not an element, or if the kernel is too old to report it.
 pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let message = messages(&refusal.message).next()?;
     if message.kind != u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM) {
@@ -79,7 +79,7 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     }
     let object = message.object(NFNL_SUBSYS_NFTABLES)?;
     let set = object.text(elem::LIST_SET).and_then(Set::by_name)?;
-    // It belongs to no service.
+    // Addresses of the node belong to no service.
     if matches!(set.kind, SetKind::NodeIps) {
         return None;
     }
@@ -100,8 +100,8 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
 
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// True if the element belongs to the service of the plan.
-fn is_of(element: &Element, plan: &ServicePlan) -> bool {
+/// True if an element belongs to the service of a plan.
+fn belongs_to(element: &Element, plan: &ServicePlan) -> bool {
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
             plan.frontends.contains_key(&frontend)

@@ -16,8 +16,8 @@ pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<Sock
     let total: u32 = shares.iter().map(|(_, share)| share).sum();
     let mut missing = shares.clone();
     let mut slots: Vec<Option<SocketAddr>> = vec![None; total as usize];
-    for (slot, held) in slots.iter_mut().zip(before) {
-        if let Some(backend) = held
+    for (slot, occupant) in slots.iter_mut().zip(before) {
+        if let Some(backend) = occupant
             && let Ok(place) = missing.binary_search_by_key(backend, |(backend, _)| *backend)
             && let Some((_, left)) = missing.get_mut(place).filter(|(_, left)| *left > 0)
         {

@@ -41,6 +41,7 @@ impl Table {
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         let mut table = Self::default();
         let found = kernel.frontends;
+        let is_empty = found.is_empty() && kernel.others.is_empty();
         // Counted only because the removals below decrement them: a resync writes all chains again.
         for element in found.values().flatten().chain(&kernel.others) {
             count_uses(&mut table.chains, element, 1, |_| ());
@@ -65,6 +66,7 @@ impl Table {
         // `collect` fills the nodes of a BTreeMap; insertions in key order leave them half empty.
         table.frontends = programmed.into_iter().collect();
         table.services.clone_from(&snapshot.services);
+        let frontends = transaction.groups.len();
         shared.sort_unstable();
         table.shared = shared.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
         shared.extend(elements::of_node(&snapshot.node));
@@ -77,6 +79,10 @@ impl Table {
             table.rewrite(kind, &[], elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
         table.node = snapshot.node.clone();
+        if is_empty {
+            // In several batches no frontend is served without what it shares with others, such as the node's addresses.
+            transaction.groups.rotate_left(frontends);
+        }
 
         transaction
             .forget

@@ -67,7 +67,7 @@ impl TableWatch {
         Ok((watch, foreign_changes))
     }
 
-    fn take(&mut self, received: &[u8]) {
+    fn handle(&mut self, received: &[u8]) {
         for message in messages(received) {
             let (kind, family) = (message.kind, message.family());
             let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
@@ -76,14 +76,14 @@ impl TableWatch {
                 self.complete(process(object));
             } else if family == Some(NFPROTO_INET) && object.text(table::NAME) == Some(TABLE) {
                 // The table's name has the same attribute number in all kinds of objects.
-                if self.foreign_change.take(kind, object) {
-                    self.transaction.take(kind, object);
+                if self.foreign_change.add(kind, object) {
+                    self.transaction.add(kind, object);
                 }
             }
         }
     }
 
-    /// The transaction is complete: if it touched the table, it is reported.
+    /// The transaction is complete: if it changed the table, it is reported.
     fn complete(&mut self, by: Option<Process>) {
         let (transaction, foreign_change) =
             (std::mem::take(&mut self.transaction), std::mem::take(&mut self.foreign_change));
@@ -108,7 +108,7 @@ impl TableWatch {
     /// Reads notifications for at most `timeout`.
     fn receive(&mut self, timeout: Option<Duration>) -> Result<Next, RenderError> {
         match self.listener.next_event(timeout) {
-            Ok(ListenerEvent::Notifications(received)) => self.take(&received),
+            Ok(ListenerEvent::Notifications(received)) => self.handle(&received),
             Ok(ListenerEvent::Silence) if self.transaction.is_empty() => return Ok(Next::Silence),
             Ok(ListenerEvent::Silence) => self.complete(None),
             Ok(ListenerEvent::Overflow) => {
@@ -168,15 +168,15 @@ fn process(object: Attributes<'_>) -> Option<Process> {
     Some(Process { name, pid: object.u32(generation::PROC_PID)? })
 }
 
-/// The summary of these notifications as a single transaction.
+/// Summarizes notifications as those of a single transaction.
 #[cfg(any(test, fuzzing))]
-pub(super) fn told(received: &[u8]) -> Option<String> {
+pub(super) fn summarize(received: &[u8]) -> Option<String> {
     let (mut summary, mut foreign_change) = (Summary::default(), ForeignChangeCollector::default());
     for message in messages(received) {
         let [_, kind] = message.kind.to_be_bytes();
         let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
-        if foreign_change.take(kind, object) {
-            summary.take(kind, object);
+        if foreign_change.add(kind, object) {
+            summary.add(kind, object);
         }
         let _ = process(object);
     }

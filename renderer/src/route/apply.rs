@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn refusal_is_a_failure_only_without_a_later_notification() {
         let address = [198, 51, 100, 1].into();
-        let route = KernelRoute { table: 67, address, way: NextHop::Blackhole };
+        let route = KernelRoute { table: 67, address, next_hop: NextHop::Blackhole };
         assert_eq!(outcome(&route, None), Outcome::Added);
         assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
         assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::NotReady(ENETDOWN));

@@ -44,16 +44,16 @@ impl Desired {
             let before = std::mem::replace(self, Self::new(&snapshot, self.options));
             return before.owners.into_keys().chain(self.owners.keys().copied()).collect();
         }
-        let mut touched = BTreeSet::new();
+        let mut affected = BTreeSet::new();
         for (id, change) in &changes.services {
             let before = self.services.remove(id);
-            touched.extend(before.into_iter().flat_map(|service| self.release(id, &service)));
+            affected.extend(before.into_iter().flat_map(|service| self.release(id, &service)));
             if let Some(service) = &change.new {
-                touched.extend(self.claim(id, service));
+                affected.extend(self.claim(id, service));
                 self.services.insert(id.clone(), Arc::clone(service));
             }
         }
-        touched
+        affected
     }
 
     /// All desired destinations.

@@ -1,11 +1,12 @@
-//! Laws of route messages.
+//! Properties of route messages, rules and addresses.
 
 use rtnetlink::{packet_core::NetlinkPayload, packet_route::RouteNetlinkMessage};
 
 use super::{apply, kernel_route::FoundRoute, kernel_rule, message::Message, socket};
 use crate::local_addresses::own_address;
 
-/// A route of ours round-trips.
+/// Reads each message of `input`. A route of this agent must round-trip, and a rule that equals a desired one must be recognized
+/// as this agent's.
 pub(crate) fn messages(input: &[u8]) {
     for message in socket::messages(input) {
         let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
@@ -19,7 +20,6 @@ pub(crate) fn messages(input: &[u8]) {
                 }
             }
             RouteNetlinkMessage::NewRule(rule) => {
-                // A rule that equals the desired one is ours.
                 for ipv4 in apply::FAMILIES {
                     let desired = kernel_rule::rule(ipv4, kernel_rule::table(&rule));
                     assert!(kernel_rule::is_ours(&rule) || !kernel_rule::is_same(&rule, &desired));

@@ -21,7 +21,7 @@ const LOOPBACK: u32 = 1;
 pub(super) struct KernelRoute {
     pub(super) table: u32,
     pub(super) address: IpAddr,
-    pub(super) way: NextHop,
+    pub(super) next_hop: NextHop,
 }
 
 /// The next hop of a route.
@@ -65,13 +65,13 @@ impl KernelRoute {
             address_family: family(self.address.is_ipv4()),
             destination_prefix_length: host_length(self.address),
             protocol: RouteProtocol::Other(PROTOCOL),
-            kind: match self.way {
+            kind: match self.next_hop {
                 NextHop::Blackhole => RouteType::BlackHole,
                 NextHop::Unreachable => RouteType::Unreachable,
                 NextHop::Local => RouteType::Local,
                 NextHop::Link { .. } | NextHop::Group { .. } => RouteType::Unicast,
             },
-            scope: match self.way {
+            scope: match self.next_hop {
                 NextHop::Link { .. } if self.address.is_ipv4() => RouteScope::Link,
                 NextHop::Local if self.address.is_ipv4() => RouteScope::Host,
                 _ => RouteScope::Universe,
@@ -83,7 +83,7 @@ impl KernelRoute {
             RouteAttribute::Destination(route_address(self.address)),
             RouteAttribute::Priority(METRIC),
         ];
-        let (interface, group, source) = match self.way {
+        let (interface, group, source) = match self.next_hop {
             NextHop::Blackhole | NextHop::Unreachable => (None, None, None),
             NextHop::Local => (Some(LOOPBACK), None, None),
             NextHop::Link { interface, source } => (Some(interface), None, Some(source)),
@@ -183,7 +183,7 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
     if reaches_backend && group.is_none() {
         return None;
     }
-    let way = match message.header.kind {
+    let next_hop = match message.header.kind {
         // For IPv6 the kernel adds the loopback interface.
         RouteType::BlackHole => NextHop::Blackhole,
         RouteType::Unreachable => NextHop::Unreachable,
@@ -198,7 +198,7 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
         && message.header.destination_prefix_length == host_length(address)
         && message.header.source_prefix_length == 0
         && message.header.tos == 0;
-    is_of_our_form.then(|| KernelRoute { table: table(message), address, way })
+    is_of_our_form.then(|| KernelRoute { table: table(message), address, next_hop })
 }
 
 pub(super) const fn host_length(address: IpAddr) -> u8 {
@@ -223,8 +223,8 @@ pub(super) const fn ip(address: &RouteAddress) -> Option<IpAddr> {
 impl fmt::Display for KernelRoute {
     /// In the format of `ip route`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, address, way } = self;
-        match way {
+        let Self { table, address, next_hop } = self;
+        match next_hop {
             NextHop::Blackhole => write!(f, "blackhole {address} table {table}")?,
             NextHop::Unreachable => write!(f, "unreachable {address} table {table}")?,
             NextHop::Local => write!(f, "local {address} dev lo table {table}")?,
@@ -250,22 +250,22 @@ mod tests {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let link = |source: &str| NextHop::Link { interface: 7, source: ip(source) };
         [
-            KernelRoute { table: 67, address: ip("198.51.100.1"), way: NextHop::Blackhole },
-            KernelRoute { table: 67, address: ip("2001:db8::1"), way: NextHop::Blackhole },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), way: NextHop::Unreachable },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), way: NextHop::Local },
+            KernelRoute { table: 67, address: ip("198.51.100.1"), next_hop: NextHop::Blackhole },
+            KernelRoute { table: 67, address: ip("2001:db8::1"), next_hop: NextHop::Blackhole },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), next_hop: NextHop::Unreachable },
+            KernelRoute { table: 69, address: ip("198.51.100.1"), next_hop: NextHop::Local },
             KernelRoute {
                 table: 69,
                 address: ip("2001:db8::1"),
-                way: NextHop::Group { id: 7, source: None },
+                next_hop: NextHop::Group { id: 7, source: None },
             },
             KernelRoute {
                 table: 69,
                 address: ip("198.51.100.1"),
-                way: NextHop::Group { id: 7, source: Some(ip("192.0.2.1")) },
+                next_hop: NextHop::Group { id: 7, source: Some(ip("192.0.2.1")) },
             },
-            KernelRoute { table: 100_068, address: ip("10.96.0.1"), way: link("192.0.2.1") },
-            KernelRoute { table: 100_068, address: ip("fd00:96::1"), way: link("fd00::1") },
+            KernelRoute { table: 100_068, address: ip("10.96.0.1"), next_hop: link("192.0.2.1") },
+            KernelRoute { table: 100_068, address: ip("fd00:96::1"), next_hop: link("fd00::1") },
         ]
     }
 

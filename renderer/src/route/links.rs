@@ -40,12 +40,12 @@ impl Links {
         let Destination { purpose, address } = destination;
         Some(match purpose {
             Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, way: NextHop::Blackhole }
+                KernelRoute { table: options.advertise_table, address, next_hop: NextHop::Blackhole }
             }
             Purpose::Reach => KernelRoute {
                 table: options.node_table,
                 address,
-                way: if address.is_ipv4() { self.v4 } else { self.v6 }?,
+                next_hop: if address.is_ipv4() { self.v4 } else { self.v6 }?,
             },
         })
     }

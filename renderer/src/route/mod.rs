@@ -133,7 +133,7 @@ impl Routes {
         mut state: State,
         changes: &ChangeSet,
     ) -> Result<(Report, Vec<String>), NetlinkError> {
-        let touched = state.desired.update(changes);
+        let affected = state.desired.update(changes);
         if changes.node.is_some() {
             // The links of this node may have changed, and with them every route.
             return self.try_resync(&state.desired.snapshot(), true);
@@ -146,7 +146,7 @@ impl Routes {
         if state.direct.is_needed() != had_direct {
             apply::set_rules(socket, &options, !had_direct, &mut report)?;
         }
-        problems.extend(state.update(socket, &options, touched, &mut report)?);
+        problems.extend(state.update(socket, &options, affected, &mut report)?);
         self.state = Some(state);
         Ok((report, problems))
     }

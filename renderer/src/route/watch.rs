@@ -60,7 +60,7 @@ pub(super) struct Interest {
 
 impl Interest {
     pub(super) fn new(options: &RouteOptions, links: Links) -> Self {
-        let link = |way| match way {
+        let link = |next_hop| match next_hop {
             NextHop::Link { interface, source } => Some((interface, source)),
             _ => None,
         };
@@ -148,7 +148,7 @@ impl RouteWatch {
         Ok((watch, sender))
     }
 
-    fn take(&mut self, received: &[u8]) {
+    fn handle(&mut self, received: &[u8]) {
         // After the renderer is gone, the last value still counts.
         let interest = self.renderer.borrow_and_update().clone();
         for message in messages(received) {
@@ -168,7 +168,7 @@ impl Watch for RouteWatch {
                 return Ok(Some(change));
             }
             match self.listener.next_event(None) {
-                Ok(ListenerEvent::Notifications(received)) => self.take(&received),
+                Ok(ListenerEvent::Notifications(received)) => self.handle(&received),
                 Ok(ListenerEvent::Overflow) => {
                     let what = "may have changed something while notifications were lost".to_owned();
                     self.pending.push_back(ForeignChange { what, by: None });
@@ -256,7 +256,7 @@ mod tests {
     fn only_routes_and_rules_of_our_tables_matter() {
         let route = |table, protocol| {
             let address = "198.51.100.1".parse().unwrap();
-            let mut message = KernelRoute { table, address, way: NextHop::Blackhole }.message();
+            let mut message = KernelRoute { table, address, next_hop: NextHop::Blackhole }.message();
             message.header.protocol = protocol;
             RouteNetlinkMessage::DelRoute(message)
         };

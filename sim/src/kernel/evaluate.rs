@@ -1,5 +1,5 @@
-//! Evaluates a new connection: interprets the rules of all tables, expression by expression as `nft_do_chain`, in the order of
-//! the hooks of the network stack.
+//! Evaluates the first packet of a connection against the rules of all tables: hook by hook in the order of the network stack,
+//! and in a chain expression by expression, as `nft_do_chain` does.
 
 mod interpreter;
 mod jhash;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 pub use self::packet::NewConnection;
 use self::{
     interpreter::{Effect, Interpreter},
-    packet::{Packet, Ruling},
+    packet::{HookVerdict, Packet},
 };
 use super::{
     conntrack::{Connection, status},
@@ -20,7 +20,7 @@ use super::{
     uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, table},
 };
 
-/// The fate of a connection.
+/// What happens to a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// It is delivered.
@@ -39,15 +39,15 @@ pub enum Fate {
 }
 
 impl ModelKernel {
-    /// Evaluates a connection without changing counters, affinity entries or conntrack. `draw` returns the random numbers of
-    /// rules, each below its argument.
+    /// Evaluates a connection without changing counters, affinity entries or conntrack. `draw` returns the random numbers for
+    /// `numgen random`; each is below its argument.
     pub fn evaluate(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let state = self.0.lock();
         evaluate(&state, connection, draw).fate
     }
 
-    /// The same for a real connection, with all changes that its first packet makes. An established connection keeps its
-    /// destination.
+    /// Opens a connection: evaluates its first packet and makes all changes that the packet causes: counters, affinity entries,
+    /// conntrack. A connection that conntrack already has keeps its destination.
     pub fn open(&self, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Fate {
         let mut state = self.0.lock();
         let is_same = |known: &&Connection| {
@@ -69,8 +69,8 @@ impl ModelKernel {
         }
         if let Fate::Delivered { server, is_masqueraded, .. } = fate {
             let own = state.addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4()).copied();
-            let hidden = own.map(|own| SocketAddr::new(own, connection.client.port()));
-            let source = hidden.filter(|_| is_masqueraded).unwrap_or(connection.client);
+            let masqueraded = own.map(|own| SocketAddr::new(own, connection.client.port()));
+            let source = masqueraded.filter(|_| is_masqueraded).unwrap_or(connection.client);
             let (protocol, client, destination) =
                 (connection.protocol, connection.client, connection.destination);
             let status = status | status::CONFIRMED;
@@ -94,17 +94,18 @@ impl ModelKernel {
 }
 
 impl State {
+    /// True if the address is one of this node: `fib daddr type local`.
     fn is_own(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.addresses.contains(&address)
     }
 }
 
-/// The fate of a connection, and the effects of its first packet.
+/// The result of an evaluation, with the effects of the connection's first packet.
 struct Evaluation {
     fate: Fate,
     /// Bits of the connection's status.
     status: u32,
-    /// By their table.
+    /// Each with the index of its table.
     effects: Vec<(usize, Vec<Effect>)>,
 }
 
@@ -114,9 +115,9 @@ fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32)
     let mut traversal =
         Traversal { ruleset: &state.ruleset, is_own: &is_own, now: state.now, draw, effects: Vec::new() };
     let fate = match traversal.run(&mut packet) {
-        Ruling::Drop => Fate::Dropped,
-        Ruling::Reject => Fate::Rejected,
-        Ruling::Accept => {
+        HookVerdict::Drop => Fate::Dropped,
+        HookVerdict::Reject => Fate::Rejected,
+        HookVerdict::Accept => {
             let (server, is_masqueraded) = (packet.destination, packet.is_masqueraded);
             Fate::Delivered { server, is_masqueraded, is_local: state.is_own(server.ip()) }
         }
@@ -124,7 +125,7 @@ fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32)
     Evaluation { fate, status: packet.status, effects: traversal.effects }
 }
 
-/// The traversal of the hooks by one packet.
+/// The traversal of the hooks by a packet.
 struct Traversal<'a> {
     ruleset: &'a Ruleset,
     is_own: &'a dyn Fn(IpAddr) -> bool,
@@ -134,33 +135,34 @@ struct Traversal<'a> {
 }
 
 impl Traversal<'_> {
-    fn run(&mut self, packet: &mut Packet) -> Ruling {
-        let is_own_connection = packet.interface.is_none();
-        let first = if is_own_connection { hook::OUTPUT } else { hook::PREROUTING };
-        // The next hooks depend on the destination after the first hook.
-        let first = self.pass(packet, &[first]);
-        if first != Ruling::Accept {
-            return first;
+    fn run(&mut self, packet: &mut Packet) -> HookVerdict {
+        let is_sent_by_node = packet.interface.is_none();
+        let first_hook = if is_sent_by_node { hook::OUTPUT } else { hook::PREROUTING };
+        let verdict = self.pass(packet, &[first_hook]);
+        if verdict != HookVerdict::Accept {
+            return verdict;
         }
+        // Routing: the next hooks depend on the destination, which the first hook may have changed.
         let is_local = (self.is_own)(packet.destination.ip());
-        let rest: &[u32] = match (is_own_connection, is_local) {
+        let next_hooks: &[u32] = match (is_sent_by_node, is_local) {
             (false, true) => &[hook::INPUT],
             (false, false) => &[hook::FORWARD, hook::POSTROUTING],
             (true, false) => &[hook::POSTROUTING],
             (true, true) => {
-                let left = self.pass(packet, &[hook::POSTROUTING]);
-                if left != Ruling::Accept {
-                    return left;
+                let verdict = self.pass(packet, &[hook::POSTROUTING]);
+                if verdict != HookVerdict::Accept {
+                    return verdict;
                 }
-                // A packet to loopback is received again.
+                // A packet that the node sends to itself is received again, on `lo`.
                 packet.interface = Some("lo".to_owned());
                 &[hook::PREROUTING, hook::INPUT]
             }
         };
-        self.pass(packet, rest)
+        self.pass(packet, next_hooks)
     }
 
-    fn pass(&mut self, packet: &mut Packet, hooks: &[u32]) -> Ruling {
+    /// Runs all base chains at these hooks, until one drops or rejects the packet.
+    fn pass(&mut self, packet: &mut Packet, hooks: &[u32]) -> HookVerdict {
         for hook in hooks {
             for (table, chain, base) in self.chains(packet, *hook) {
                 if base.kind == ChainType::Nat && packet.is_translated_at(*hook) {
@@ -175,18 +177,18 @@ impl Traversal<'_> {
                     now: self.now,
                     draw: &mut *self.draw,
                 };
-                let ruling = interpreter.run(packet, chain, policy);
+                let verdict = interpreter.run(packet, chain, policy);
                 if !effects.is_empty() {
                     self.effects.push((table, effects));
                 }
-                match ruling {
-                    Ruling::Accept => {}
-                    ruling => return ruling,
+                match verdict {
+                    HookVerdict::Accept => {}
+                    verdict => return verdict,
                 }
             }
             packet.on_hook_passed(*hook);
         }
-        Ruling::Accept
+        HookVerdict::Accept
     }
 
     /// The base chains at a hook, in the order in which they are called.
@@ -201,7 +203,7 @@ impl Traversal<'_> {
             table.chains.values().filter_map(base).collect::<Vec<_>>()
         };
         let mut chains: Vec<_> = tables.flat_map(of_table).filter(|(.., base)| base.hook == hook).collect();
-        // Of chains with the same priority the newest is called first.
+        // Among chains of the same priority the newest is called first.
         chains.reverse();
         chains.sort_by_key(|(.., base)| base.priority);
         chains

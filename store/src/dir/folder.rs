@@ -256,7 +256,7 @@ impl Folder {
     /// watch receives it.
     pub(super) fn publish(&mut self) -> Vec<(i64, WatchEvent)> {
         let mut events = Vec::new();
-        if let Some(batch) = self.index.settle(self.revision) {
+        if let Some(batch) = self.index.commit(self.revision) {
             self.revision = batch.revision;
             events.push((self.revision, WatchEvent::Changed(batch)));
         }

@@ -23,8 +23,8 @@ pub(super) struct Index {
     objects: BTreeMap<Arc<Key>, Claims>,
     /// The objects with more than one claim.
     contested: BTreeSet<Arc<Key>>,
-    /// The objects whose claims changed since the last [`Index::settle`], with their values then.
-    touched: BTreeMap<Arc<Key>, Option<Bytes>>,
+    /// The objects whose claims changed since the last [`Index::commit`], with their values then.
+    changed: BTreeMap<Arc<Key>, Option<Bytes>>,
 }
 
 /// The definitions of one object, sorted by file.
@@ -70,27 +70,27 @@ impl Index {
     /// Replaces the definitions of `path`.
     pub(super) fn replace(&mut self, path: &Arc<Path>, before: &[Arc<Definition>], now: &[Arc<Definition>]) {
         for definition in before {
-            self.touch(&definition.key).all.retain(|(of, _)| of != path);
+            self.claims_mut(&definition.key).all.retain(|(of, _)| of != path);
         }
         for definition in now {
-            self.touch(&definition.key).set(path, definition);
+            self.claims_mut(&definition.key).set(path, definition);
         }
     }
 
-    /// The claims of an object, to change them.
-    fn touch(&mut self, key: &Arc<Key>) -> &mut Claims {
+    /// The claims of an object, for a change: records the value before it.
+    fn claims_mut(&mut self, key: &Arc<Key>) -> &mut Claims {
         let claims = self.objects.entry(Arc::clone(key)).or_default();
-        self.touched
+        self.changed
             .entry(Arc::clone(key))
             .or_insert_with(|| claims.winner().map(|definition| definition.value.clone()));
         claims
     }
 
-    /// Updates the entries. Changes get the revision after `revision`; none without changes.
-    pub(super) fn settle(&mut self, revision: i64) -> Option<Batch> {
+    /// Applies the changed claims to the entries. Changes get the revision after `revision`; none without changes.
+    pub(super) fn commit(&mut self, revision: i64) -> Option<Batch> {
         let revision = revision + 1;
         let mut changes = Vec::new();
-        for (key, before) in std::mem::take(&mut self.touched) {
+        for (key, before) in std::mem::take(&mut self.changed) {
             let Some(claims) = self.objects.get_mut(&key) else { continue };
             if claims.read().count() > 1 {
                 self.contested.insert(Arc::clone(&key));

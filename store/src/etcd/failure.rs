@@ -26,14 +26,14 @@ const NO_AUTHENTICATION: &str = "authentication is not enabled";
 const DENIED: &str = "permission denied";
 /// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed since,
 /// or there is no token because authentication was enabled later.
-const LOGIN_REFUSED: [&str; 3] =
+const LOGIN_REQUIRED: [&str; 3] =
     ["invalid auth token", "revision of auth store is old", "user name is empty"];
 
 /// Why a request to one member failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It requires a new login, or may do so. The request was not executed.
-    LoginRefused {
+    /// The member requires a new login, or a new login may help. The request was not executed.
+    LoginRequired {
         /// The request.
         action: String,
         /// etcd's text.
@@ -52,7 +52,7 @@ impl From<StoreError> for Failure {
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::LoginRefused { action, reason } => Self::Refused { action, reason },
+            Failure::LoginRequired { action, reason } => Self::Refused { action, reason },
             Failure::Store(error) => error,
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn is_without_users(error: &Error) -> bool {
 
 /// True if this text of etcd requires a login.
 pub(super) fn requires_login(reason: &str) -> bool {
-    LOGIN_REFUSED.iter().any(|words| reason.contains(words))
+    LOGIN_REQUIRED.iter().any(|words| reason.contains(words))
 }
 
 /// True if a new login may help against this error. Permission may be denied to another user: that of a certificate, while
@@ -100,7 +100,7 @@ pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
             if may_want_login(&reason) {
-                return Failure::LoginRefused { action: action.to_owned(), reason };
+                return Failure::LoginRequired { action: action.to_owned(), reason };
             }
             match i32::from(status.code()) {
                 INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | RESOURCE_EXHAUSTED

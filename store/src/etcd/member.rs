@@ -12,34 +12,35 @@ use super::{
 };
 use crate::StoreError;
 
-/// A member with its current connection.
+/// A member of the cluster, with the connection to it.
 pub(super) struct Member {
     endpoint: String,
     access: Arc<EtcdAccess>,
-    /// Locked while connecting, so that all waiting requests share the connection.
+    /// The open connection. Locked while connecting, so that all waiting requests share the new one.
     session: Mutex<Option<Session>>,
+    /// Set when the connection has failed.
     broken: BrokenFlag,
 }
 
 impl Member {
-    /// Nothing is sent here; the connection is opened when needed.
+    /// Does not connect: the first request opens the connection.
     pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
         Self { endpoint, access, session: Mutex::default(), broken: BrokenFlag::default() }
     }
 
-    /// True if the member failed last time.
+    /// True if the connection has failed, or could not be opened, and none has been opened since.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Makes a request. If the member requires a new login, logs in with the current files and repeats the request once. After
-    /// a failure the next request opens a new connection.
-    pub(super) async fn ask<'r, T>(
+    /// Makes a request. If the member requires a new login, reads the files of the user again, logs in and repeats the request
+    /// once. If the member is unavailable, the next request opens a new connection.
+    pub(super) async fn call<'r, T>(
         &self,
         request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,
     ) -> Result<T, StoreError> {
         let mut answer = request(self.session().await?).await;
-        if let Err(Failure::LoginRefused { .. }) = answer
+        if let Err(Failure::LoginRequired { .. }) = answer
             && self.access.user.is_some()
         {
             self.broken.store(true, Ordering::Relaxed);
@@ -54,18 +55,19 @@ impl Member {
         })
     }
 
+    /// Returns the open connection, or opens one if there is none or it has failed.
     async fn session(&self) -> Result<Session, StoreError> {
-        let mut slot = self.session.lock().await;
-        if let Some(session) = slot.as_ref()
+        let mut current = self.session.lock().await;
+        if let Some(session) = current.as_ref()
             && !self.is_broken()
         {
             return Ok(session.clone());
         }
-        *slot = None;
+        *current = None;
         let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
         self.broken.store(opened.is_err(), Ordering::Relaxed);
         let session = opened?;
-        *slot = Some(session.clone());
+        *current = Some(session.clone());
         Ok(session)
     }
 }

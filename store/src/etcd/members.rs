@@ -38,7 +38,7 @@ impl Members {
         Ok(Self { members, preferred })
     }
 
-    /// Asks the member that answered last, and then the others. Members that failed last time come last.
+    /// Sends the request to the member that answered last, then to the others. Members whose connection has failed come last.
     ///
     /// # Errors
     /// That of the first member that could be reached; or, if none can, why each of them cannot.
@@ -58,7 +58,7 @@ impl Members {
         let mut failures = Vec::new();
         for position in order(self.preferred.load(Ordering::Relaxed), &broken) {
             let member = &self.members[position];
-            match member.ask(&request).await {
+            match member.call(&request).await {
                 Err(StoreError::Unavailable { endpoint, reason }) => failures.push((endpoint, reason)),
                 answer => {
                     self.preferred.store(position, Ordering::Relaxed);

@@ -93,7 +93,7 @@ impl Session {
         }
         // A member answers this without the others, so it shows only that this one can be reached.
         match self.probe(GetOptions::new().with_serializable()).await {
-            Err(Failure::LoginRefused { action, reason }) if access.user.is_none() => {
+            Err(Failure::LoginRequired { action, reason }) if access.user.is_none() => {
                 let reason = format!("{reason}; it wants a user and a password");
                 Err(StoreError::Refused { action, reason })
             }
@@ -107,7 +107,7 @@ impl Session {
         let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
         match answer.map_err(|_| self.late(PROBE_TIMEOUT))?.map_err(|error| self.failure("read", error)) {
             Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),
-            Err(Failure::LoginRefused { reason, .. }) if !failure::requires_login(&reason) => Ok(()),
+            Err(Failure::LoginRequired { reason, .. }) if !failure::requires_login(&reason) => Ok(()),
             Err(failure) => Err(failure),
         }
     }

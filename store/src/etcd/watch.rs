@@ -192,12 +192,12 @@ impl Watch {
     async fn ask_for_progress(&mut self) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
         let session = self.session.clone();
         let answers_progress = session.answers_progress();
-        let patience = match answers_progress {
+        let answer_timeout = match answers_progress {
             Some(false) => ANSWER_TIMEOUT_WITHOUT_PROGRESS,
             _ => ANSWER_TIMEOUT,
         };
-        let silence = PROGRESS_REQUEST_DELAY + patience;
-        let response = pin!(timeout(patience, async {
+        let silence = PROGRESS_REQUEST_DELAY + answer_timeout;
+        let response = pin!(timeout(answer_timeout, async {
             self.responses.request_progress().await?;
             self.responses.message().await
         }));
@@ -258,7 +258,7 @@ fn refuse_canceled(
     Err(match (response.compact_revision(), response.cancel_reason()) {
         (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
         (_, reason) if failure::may_want_login(reason) => {
-            Failure::LoginRefused { action: action(prefix), reason: reason.to_owned() }
+            Failure::LoginRequired { action: action(prefix), reason: reason.to_owned() }
         }
         (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
     })

@@ -12,7 +12,7 @@ use super::{
 /// Objects per page, as in client-go.
 const PAGE: u32 = 500;
 
-/// Which state of a type is listed.
+/// The state of a type to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin<'a> {
     /// What the API server has in its cache: any version, or not before this one. Costs its etcd nothing. It comes as a whole,

@@ -29,8 +29,8 @@ const LOOK_INTERVAL: Duration =
 pub(super) struct OptionalType(Mutex<Option<bool>>);
 
 impl OptionalType {
-    /// The type was listed.
-    pub(super) fn found(&self, resource: &Resource) {
+    /// Records that the type was listed.
+    pub(super) fn mark_found(&self, resource: &Resource) {
         if self.0.lock().replace(true) == Some(false) {
             info!(resource = resource.name(), "the API server has the type now");
         }

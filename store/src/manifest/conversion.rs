@@ -5,18 +5,18 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{check::Check, metadata::Metadata};
 
-/// The manifest of one kind, as it is read and written. It has only fields that contiv uses.
+/// A manifest of one kind, with only the fields that contiv uses.
 pub(super) trait Manifest: DeserializeOwned + Serialize {
     /// The stored form.
     type Message: Into<Object>;
 
-    /// The stored form of this manifest. If `check` finds it unusable, the result is not stored, and its value does not matter.
+    /// Converts the manifest to its stored form. If `check` finds it unusable, the result is not stored, and its value does not matter.
     fn into_message(self, check: &mut Check) -> Self::Message;
 
-    /// The manifest of a stored message.
+    /// Converts a stored message back to its manifest.
     fn from_message(message: &Self::Message) -> Self;
 
-    /// `metadata`, with the defaults filled in.
+    /// The `metadata`, so that defaults can be filled in.
     fn metadata(&mut self) -> &mut Metadata;
 }
 
@@ -26,7 +26,7 @@ pub(super) fn to_object<M: Manifest>(mut manifest: M, kind: Kind, check: &mut Ch
     let metadata = manifest.metadata();
     check.name(format_args!("metadata.name"), &metadata.name);
     if !kind.is_namespaced() {
-        // The API server ignores it too.
+        // The API server ignores a namespace here too.
         metadata.namespace.clear();
     } else if metadata.namespace.is_empty() {
         "default".clone_into(&mut metadata.namespace);

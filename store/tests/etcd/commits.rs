@@ -1,4 +1,4 @@
-//! The etcd backend against a real etcd.
+//! Lists, watches and transactions of the etcd backend, with a real etcd.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -65,10 +65,10 @@ async fn keys_written_by_etcdctl_are_listed_and_watched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_of_many_pages_shows_one_revision_during_writes() {
+async fn list_of_many_pages_has_one_revision_during_writes() {
     const KEYS: usize = 6_000;
     let (_etcd, store) = start().await;
-    // Two keys far apart always get the same value in one transaction.
+    // One transaction always gives two keys on distant pages the same value.
     let pair = |i: usize, round: usize| {
         vec![put(format!("/a/{i:05}"), round.to_string()), put(format!("/z/{i:05}"), round.to_string())]
     };
@@ -98,12 +98,12 @@ async fn list_of_many_pages_shows_one_revision_during_writes() {
     writer.abort();
     assert!(
         revisions.windows(2).all(|pair| pair[0] < pair[1]),
-        "nothing was written meanwhile: {revisions:?}"
+        "nothing was written between two lists: {revisions:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_in_pages_has_each_entry_once() {
+async fn paged_feed_delivers_each_entry_once() {
     let (_etcd, store) = start().await;
     // More than a page of one type, and some of others.
     let key = |kind: &str, i: usize| put(format!("{PREFIX}k8s/{kind}/{i:05}"), i.to_string());
@@ -123,7 +123,7 @@ async fn list_in_pages_has_each_entry_once() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(pages.len() > 3, "it comes in pages");
+    assert!(pages.len() > 3, "{} pages", pages.len());
     let mut all = pages.concat();
     all.sort_by(|one, other| one.key.cmp(&other.key));
     assert_eq!((revision, all), (snapshot.revision, snapshot.entries));
@@ -156,7 +156,7 @@ async fn watch_misses_nothing_after_its_revision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transaction_is_one_batch_however_large() {
+async fn large_transaction_is_watched_as_one_batch() {
     let (_etcd, store) = start().await;
     let start = store.list("/").await.unwrap().revision;
     // Six transactions of 1 MB: etcd sends them in fragments to a later watch.
@@ -168,19 +168,19 @@ async fn transaction_is_one_batch_however_large() {
     let mut seen = 0;
     while seen < 600 {
         let batch = next(&mut watch).await;
-        assert_eq!(batch.changes.len() % 100, 0, "a revision was cut in two");
+        assert_eq!(batch.changes.len() % 100, 0, "a revision was split");
         seen += batch.changes.len();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transaction_is_applied_as_whole_or_not_at_all() {
+async fn transaction_is_atomic() {
     let (_etcd, store) = start().await;
     let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
     let snapshot = store.list("/").await.unwrap();
     assert!(snapshot.entries.iter().all(|entry| entry.mod_revision == revision));
 
-    // etcd refuses two writes of one key in a transaction, and the third with them.
+    // etcd refuses a transaction that writes the same key twice.
     let error = store.commit(vec![put("/c", "1"), put("/a", "2"), put("/a", "3")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     assert_eq!(store.list("/").await.unwrap(), snapshot);
@@ -196,7 +196,7 @@ async fn transaction_is_applied_as_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transaction_needs_all_conditions_and_names_a_failed_key() {
+async fn transaction_with_failed_condition_names_its_key() {
     let (_etcd, store) = start().await;
     let created = store.commit(vec![put("/a", "1")]).await.unwrap();
     let written = store.commit(vec![put("/a", "2"), put("/b", "1")]).await.unwrap();
@@ -207,14 +207,14 @@ async fn transaction_needs_all_conditions_and_names_a_failed_key() {
         |conditions| store.transact(Transaction { conditions, operations: vec![put("/result", "x")] });
 
     let before = store.list("/").await.unwrap();
-    for (conditions, culprit) in [
+    for (conditions, failed) in [
         (vec![absent("/none"), absent("/b")], "/b"),
         (vec![since(created), unchanged(created)], "/a"),
         (vec![unchanged(written), since(written)], "/a"),
         (vec![Condition::Unchanged { key: "/none".to_owned(), mod_revision: written }], "/none"),
     ] {
         let error = transact(conditions).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Conflict { key } if key == culprit), "{error:?}");
+        assert!(matches!(&error, StoreError::Conflict { key } if key == failed), "{error:?}");
     }
     assert_eq!(store.list("/").await.unwrap(), before, "nothing was written");
     transact(vec![absent("/none"), unchanged(written), since(created)]).await.unwrap();
@@ -222,7 +222,7 @@ async fn transaction_needs_all_conditions_and_names_a_failed_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_takes_its_keys_with_it_when_it_ends() {
+async fn revoked_lease_deletes_its_keys() {
     let (_etcd, store) = start().await;
     let lease = store.grant(Duration::from_secs(60)).await.unwrap();
     let leased = Operation::PutLeased { key: "/leased".to_owned(), value: "x".into(), lease };
@@ -232,12 +232,12 @@ async fn lease_takes_its_keys_with_it_when_it_ends() {
     let keys: Vec<_> = store.list("/").await.unwrap().entries.into_iter().map(|entry| entry.key).collect();
     assert_eq!(keys, ["/other"]);
     assert!(!store.keep_alive(lease).await.unwrap());
-    store.revoke(lease).await.expect("it has ended, as was asked");
+    store.revoke(lease).await.expect("revoking it again is no error");
     assert!(matches!(store.commit(vec![leased]).await.unwrap_err(), StoreError::Refused { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_transaction_holds_goes_in_chunks() {
+async fn too_many_operations_are_refused_unless_in_chunks() {
     let (_etcd, store) = start().await;
     let operations: Vec<_> = (0..300).map(|i| put(format!("/{i:03}"), "x")).collect();
     let error = store.commit(operations.clone()).await.unwrap_err().to_string();
@@ -251,7 +251,7 @@ async fn more_than_transaction_holds_goes_in_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_of_a_compacted_revision_fails_by_name() {
+async fn watch_from_compacted_revision_fails_as_compacted() {
     let (etcd, store) = start().await;
     for i in 0..10 {
         store.commit(vec![put("/a", i.to_string())]).await.unwrap();
@@ -263,17 +263,18 @@ async fn watch_of_a_compacted_revision_fails_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_at_very_revision_of_compaction_is_not_lost() {
+async fn deletion_at_compacted_revision_is_not_lost() {
     let (etcd, store) = start().await;
     let revision = store.commit(vec![put("/a", "1"), put("/b", "1")]).await.unwrap();
     let deletion = store.commit(vec![Operation::Delete { key: "/a".to_owned() }]).await.unwrap();
     assert_eq!(deletion, revision + 1);
     etcd.ctl(&["compact", &deletion.to_string()]).await.unwrap();
-    let opened = match store.watch("/", revision).await {
+    // The watch either delivers the deletion or fails as compacted.
+    let result = match store.watch("/", revision).await {
         Ok(mut watch) => timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap(),
         Err(error) => Err(error),
     };
-    match opened {
+    match result {
         Ok(WatchEvent::Changed(batch)) => {
             assert_eq!(batch.changes, [Change::Delete { key: "/a".to_owned() }]);
         }
@@ -287,9 +288,9 @@ async fn deletion_at_very_revision_of_compaction_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
+async fn list_larger_than_message_limit_uses_smaller_pages() {
     let (_etcd, store) = start().await;
-    // 70 MB; the client accepts 64 MB in one message.
+    // 70 MB; the client accepts 16 MiB in one message.
     let value = Bytes::from(vec![b'x'; 1_400_000]);
     for i in 0..50 {
         store.commit(vec![put(format!("/{i:02}"), value.clone())]).await.unwrap();
@@ -300,7 +301,7 @@ async fn list_larger_than_one_answer_may_be_comes_in_smaller_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcd_that_is_not_there_is_unavailable_and_named() {
+async fn stopped_etcd_is_reported_as_unavailable() {
     let (mut etcd, store) = start().await;
     store.commit(vec![put("/a", "1")]).await.unwrap();
     etcd.kill().await.unwrap();
@@ -315,11 +316,11 @@ async fn etcd_that_is_not_there_is_unavailable_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_member_is_passed_over_and_all_dead_ones_are_named() {
+async fn dead_member_is_skipped_and_all_dead_ones_are_reported() {
     let (mut etcd, _) = start().await;
     let dead = Proxy::start(&etcd.endpoint()).await.unwrap();
     dead.cut();
-    // For every choice of the first member.
+    // The first member is chosen at random: ten rounds cover both choices.
     for _ in 0..10 {
         let store = EtcdStore::new(&[dead.endpoint(), etcd.endpoint()], EtcdAccess::default()).unwrap();
         let revision = store.commit(vec![put("/a", "1")]).await.unwrap();

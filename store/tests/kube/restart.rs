@@ -1,4 +1,4 @@
-//! What a restart of the API server, or its wish to be left alone, makes clients do.
+//! How clients behave when the API server restarts, closes connections, or answers with `Retry-After`.
 
 use std::{
     ops::Range,
@@ -13,19 +13,21 @@ use tokio::time::Instant;
 
 use super::*;
 
-fn agents() -> Scope {
+/// The scope of an agent.
+fn agent_scope() -> Scope {
     Scope::node("n1", "", &KubeAddress::default())
 }
 
-/// A store that is away for a while, as one of many clients sees it: with the pauses of [`KubeStore`].
-struct Restarting {
+/// The store of one of many clients: a server that is unavailable during the outage. Clients back off as with [`KubeStore`].
+struct RestartingStore {
     kube: KubeStore,
-    away: Range<Instant>,
-    /// The pause that it asks for meanwhile.
+    outage: Range<Instant>,
+    /// The `Retry-After` of its answers during the outage.
     pause: Option<Duration>,
     requests: Arc<Mutex<Requests>>,
 }
 
+/// The requests of all clients.
 #[derive(Default)]
 struct Requests {
     lists: usize,
@@ -33,9 +35,9 @@ struct Requests {
     watches: Vec<Instant>,
 }
 
-impl Restarting {
+impl RestartingStore {
     fn error(&self) -> StoreError {
-        let (endpoint, reason) = ("there".to_owned(), "it starts again".to_owned());
+        let (endpoint, reason) = ("server".to_owned(), "it restarts".to_owned());
         match self.pause {
             Some(pause) => StoreError::Busy { endpoint, reason, pause },
             None => StoreError::Unavailable { endpoint, reason },
@@ -43,7 +45,7 @@ impl Restarting {
     }
 }
 
-impl Store for Restarting {
+impl Store for RestartingStore {
     fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
         self.requests.lock().lists += 1;
         std::future::ready(Ok(Snapshot { revision: 1, ..Snapshot::default() })).boxed()
@@ -52,11 +54,11 @@ impl Store for Restarting {
     fn watch<'a>(&'a self, _: &'a str, _: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let now = Instant::now();
         self.requests.lock().watches.push(now);
-        let answer = if self.away.contains(&now) {
+        let answer = if self.outage.contains(&now) {
             Err(self.error())
-        } else if now < self.away.start {
+        } else if now < self.outage.start {
             let error = self.error();
-            let end = tokio::time::sleep_until(self.away.start).map(|()| Err(error));
+            let end = tokio::time::sleep_until(self.outage.start).map(|()| Err(error));
             Ok(stream::once(end).boxed())
         } else {
             Ok(stream::pending().boxed())
@@ -75,43 +77,43 @@ impl Store for Restarting {
 
 const CLIENTS: usize = 200;
 
-/// Lets many clients lose a server at one moment, for `outage`. Returns when each was there again, counted from the moment when the
-/// server was, in order.
-async fn restart(outage: Duration, pause: Option<Duration>) -> Vec<Duration> {
-    let gone = Instant::now() + Duration::from_secs(60);
-    let back = gone + outage;
+/// Takes the server away from many clients for `duration`. Returns how long after the server's return each client opened its
+/// watch again, shortest first.
+async fn restart(duration: Duration, pause: Option<Duration>) -> Vec<Duration> {
+    let start = Instant::now() + Duration::from_secs(60);
+    let end = start + duration;
     let requests = Arc::new(Mutex::new(Requests::default()));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let kube = KubeStore::new(KubeAddress::default(), &agents());
-            let (away, requests) = (gone..back, Arc::clone(&requests));
-            Feed::start(Arc::new(Restarting { kube, away, pause, requests }), ROOT)
+            let kube = KubeStore::new(KubeAddress::default(), &agent_scope());
+            let (outage, requests) = (start..end, Arc::clone(&requests));
+            Feed::start(Arc::new(RestartingStore { kube, outage, pause, requests }), ROOT)
         })
         .collect();
-    tokio::time::sleep_until(back + Duration::from_secs(60)).await;
+    tokio::time::sleep_until(end + Duration::from_secs(60)).await;
     drop(clients);
     let requests = requests.lock();
-    assert_eq!(requests.lists, CLIENTS, "each client lists once, at its start, and goes on where it was");
-    let after = requests.watches.iter().filter(|at| **at >= back);
-    let mut returns: Vec<Duration> = after.map(|at| *at - back).collect();
-    returns.sort_unstable();
-    assert_eq!(returns.len(), CLIENTS, "each comes back once, and stays");
-    returns
+    assert_eq!(requests.lists, CLIENTS, "each client lists once, at its start, and resumes its watch");
+    let after = requests.watches.iter().filter(|at| **at >= end);
+    let mut delays: Vec<Duration> = after.map(|at| *at - end).collect();
+    delays.sort_unstable();
+    assert_eq!(delays.len(), CLIENTS, "each client opens its watch once");
+    delays
 }
 
-/// The largest number of clients within 100 ms.
-fn peak(returns: &[Duration]) -> usize {
+/// The most clients that return within 100 ms.
+fn peak(delays: &[Duration]) -> usize {
     let window = Duration::from_millis(100);
-    let from = |first: &Duration| returns.iter().filter(|at| (*first..*first + window).contains(*at)).count();
-    returns.iter().map(from).max().unwrap()
+    let from = |first: &Duration| delays.iter().filter(|at| (*first..*first + window).contains(*at)).count();
+    delays.iter().map(from).max().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_of_a_restarted_server_come_back_one_by_one() {
-    // A load balancer that has another server; a restart; an upgrade.
+async fn clients_of_a_restarted_server_return_spread_out() {
+    // Seconds: a load balancer that has another server at once; a restart; an upgrade.
     for (outage, largest_peak, latest) in [(0, 90, 1), (5, 30, 8), (90, 12, 30)] {
-        let returns = restart(Duration::from_secs(outage), None).await;
-        let (peak, last) = (peak(&returns), returns[CLIENTS - 1]);
+        let delays = restart(Duration::from_secs(outage), None).await;
+        let (peak, last) = (peak(&delays), delays[CLIENTS - 1]);
         println!("after {outage} s: within {last:?}, {peak} of {CLIENTS} in 100 ms");
         assert!(peak <= largest_peak, "{peak} within 100 ms, after {outage} s");
         assert!(last <= Duration::from_secs(latest), "{last:?} after {outage} s");
@@ -119,14 +121,14 @@ async fn clients_of_a_restarted_server_come_back_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_are_asked_for_one_pause_come_back_one_by_one() {
+async fn clients_with_same_retry_after_return_spread_out() {
     let pause = Duration::from_secs(5);
-    let returns = restart(Duration::ZERO, Some(pause)).await;
-    assert!(returns[0] > pause, "{returns:?}");
-    assert!(peak(&returns) <= 90, "{returns:?}");
+    let delays = restart(Duration::ZERO, Some(pause)).await;
+    assert!(delays[0] > pause, "{delays:?}");
+    assert!(peak(&delays) <= 90, "{delays:?}");
 }
 
-/// The requests until three watches were opened.
+/// Waits until three watches are open, and returns the requests until then.
 async fn until_watched(server: &ApiServer) -> Vec<Arc<Exchange>> {
     let mut exchanges: Vec<Arc<Exchange>> = Vec::new();
     let is_watch = |one: &&Arc<Exchange>| one.path.contains("watch=true");
@@ -134,18 +136,18 @@ async fn until_watched(server: &ApiServer) -> Vec<Arc<Exchange>> {
         tokio::time::sleep(Duration::from_millis(10)).await;
         exchanges.extend(server.take_exchanges());
     }
-    // What comes after the watches.
+    // Requests that follow the watches.
     tokio::time::sleep(Duration::from_millis(300)).await;
     exchanges.extend(server.take_exchanges());
     exchanges
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restarted_server_is_asked_for_changes_and_for_no_list() {
+async fn watches_resume_without_lists_after_server_restart() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     server.put(node("n1")).unwrap();
     let version = server.put(service("a", "10.96.0.1")).unwrap();
-    let mut events = start_feed(Arc::new(with_scope(&server, &agents())));
+    let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     snapshot(&mut events).await;
     until_watched(&server).await;
     let connections = server.connections();
@@ -161,7 +163,8 @@ async fn restarted_server_is_asked_for_changes_and_for_no_list() {
     for watch in watches {
         assert!(watch.ends_with(&format!("resourceVersion={version}")), "{watch}");
     }
-    // One object of each type tells the newest version; the last one that was written, whether the history is the same.
+    // A list of one object of each type tells the newest version. The last object that was written tells whether the history is
+    // still the same.
     let selected =
         "labelSelector=%21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
     let mut expected = [
@@ -174,21 +177,21 @@ async fn restarted_server_is_asked_for_changes_and_for_no_list() {
     others.sort_unstable();
     expected.sort_unstable();
     assert_eq!(others, expected);
-    assert_eq!(server.connections(), connections + 1, "they share a connection");
+    assert_eq!(server.connections(), connections + 1, "all requests share one new connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_after_is_waited_for_and_the_connection_is_kept() {
+async fn retry_after_is_respected_and_connection_is_kept() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     server.ask_for_pause(Some(2));
     server.fail_next(1, 429);
-    let mut events = start_feed(Arc::new(with_scope(&server, &agents())));
+    let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     let reason = down(&mut events).await;
     assert!(reason.contains("asks for a pause of 2s") && reason.contains("429"), "{reason}");
     snapshot(&mut events).await;
     let exchanges = until_watched(&server).await;
     let pause = exchanges[1].received - exchanges[0].received;
-    assert!(pause >= Duration::from_millis(2400), "{pause:?}: the pause, and a random one that comes to it");
+    assert!(pause >= Duration::from_millis(2400), "{pause:?}: Retry-After and a random addition");
     assert_eq!(server.connections(), 1);
 }
 
@@ -197,18 +200,18 @@ async fn failure_without_retry_after_gets_a_new_connection() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     let before = StdInstant::now();
     server.fail_next(1, 503);
-    let mut events = start_feed(Arc::new(with_scope(&server, &agents())));
+    let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     assert!(down(&mut events).await.contains("503"));
     snapshot(&mut events).await;
-    assert!(before.elapsed() >= Duration::from_millis(400), "a pause as after any failure");
-    assert_eq!(server.connections(), 2, "behind a load balancer it may lead to another server");
+    assert!(before.elapsed() >= Duration::from_millis(400), "the usual backoff");
+    assert_eq!(server.connections(), 2, "a load balancer may lead the new one to another server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retired_connection_is_replaced_without_an_outage() {
+async fn connection_with_goaway_is_replaced_without_outage() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     server.limit_watches(Duration::from_millis(1500));
-    let mut events = start_feed(Arc::new(with_scope(&server, &agents())));
+    let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     snapshot(&mut events).await;
     until_watched(&server).await;
     server.retire_connections();
@@ -222,11 +225,11 @@ async fn retired_connection_is_replaced_without_an_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_that_a_server_ends_at_one_moment_are_opened_at_others() {
+async fn watches_that_end_together_are_reopened_spread_out() {
     let server = ApiServer::start().unwrap();
-    // Less than the clients ask for.
+    // Shorter than the timeout that the clients request.
     server.limit_watches(Duration::from_millis(1500));
-    // Six types.
+    // Without a scope there are six types, each with a watch.
     let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     until_watched(&server).await;

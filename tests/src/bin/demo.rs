@@ -49,7 +49,7 @@ fn show(lab: &Lab) -> Result<()> {
     let agent = Agent::start(lab, &AgentOptions::with_store(manifests.url()))?;
     println!(
         "The agent read a folder of Kubernetes manifests; {} after its start the kernel",
-        shown(start.elapsed())
+        format_duration(start.elapsed())
     );
     println!("serves what they describe.\n");
 
@@ -73,18 +73,18 @@ fn show(lab: &Lab) -> Result<()> {
     client(&|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == fourth.name))?;
     println!(
         "\n2. pod4 is added to web.yaml. {} after the file was written it answers a client.\n",
-        shown(start.elapsed())
+        format_duration(start.elapsed())
     );
     table(lab, &web)?;
 
     let start = Instant::now();
     manifests.put(&Service { backends: Vec::new(), ..web.clone() })?;
     client(&|outcome| matches!(outcome, Outcome::Refused { .. }))?;
-    let change = shown(start.elapsed());
+    let change = format_duration(start.elapsed());
     let refusal =
         lab.client.ask(Protocol::Tcp, web.address(lab, Frontend::ExternalIp, Family::V4))?.refusal()?;
     println!("\n3. All backends are removed from web.yaml. {change} later connections are refused at once,");
-    println!("   after {}: no client waits for a timeout.", shown(refusal));
+    println!("   after {}: no client waits for a timeout.", format_duration(refusal));
 
     agent.stop()?;
     let contiv = binary()?;
@@ -123,7 +123,7 @@ fn table(lab: &Lab, service: &Service) -> Result<()> {
     Ok(())
 }
 
-fn shown(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1000.0;
     if milliseconds < 1.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
 }

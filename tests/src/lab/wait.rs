@@ -31,11 +31,11 @@ pub fn wait_until(event: &str, limit: Duration, mut condition: impl FnMut() -> b
     wait_for(event, limit, || condition().then(|| start.elapsed()))
 }
 
-/// Polls until `look` returns something.
-pub fn wait_for<T>(event: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+/// Polls until `poll` returns something.
+pub fn wait_for<T>(event: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
     let (start, limit) = (Instant::now(), scaled(limit));
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return Ok(found);
         }
         if start.elapsed() >= limit {

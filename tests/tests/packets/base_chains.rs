@@ -133,8 +133,8 @@ fn base_chain_lives_from_its_first_element_to_the_last_resync() -> Result<()> {
 
 /// The kernel accepts no new base chain in a transaction that changes the table's owner or its dormant flag.
 #[test]
-fn they_come_into_table_that_has_lost_its_owner_or_sleeps() -> Result<()> {
-    isolated("base_chains::they_come_into_table_that_has_lost_its_owner_or_sleeps", |lab| {
+fn base_chains_are_added_to_unowned_or_dormant_table() -> Result<()> {
+    isolated("base_chains::base_chains_are_added_to_unowned_or_dormant_table", |lab| {
         let none = Features::default();
         call(&lab.node, || Nftables::owning().resync(&none.snapshot()))?;
         assert_eq!(names(&lab.node)?, none.chains());
@@ -158,13 +158,13 @@ fn base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again() -> Result<(
     isolated("base_chains::base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again", |lab| {
         let (without, with) = (Features::default().snapshot(), Features::ALL.snapshot());
         let mut renderer = Nftables::new();
-        let mut watch = call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("it can be heard"));
+        let mut watch = call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("there is no watch"));
         call(&lab.node, || renderer.resync(&with))?;
         let right = base_chains(&lab.node)?;
         call(&lab.node, || renderer.update(&ChangeSet::between(&with, &without)))?;
         lab.node.exec(&["nft", "flush", "chain", "inet", "contiv", "services-v4"])?;
-        let heard = watch.next().map_err(|error| LabError::Unexpected(error.to_string()))?;
-        assert!(heard.is_some_and(|change| change.to_string().contains("services-v4")));
+        let change = watch.next().map_err(|error| LabError::Unexpected(error.to_string()))?;
+        assert!(change.is_some_and(|change| change.to_string().contains("services-v4")));
         call(&lab.node, || renderer.heal(&without))?;
         assert_eq!(names(&lab.node)?, Features::default().chains());
         call(&lab.node, || renderer.update(&ChangeSet::between(&without, &with)))?;

@@ -10,13 +10,13 @@ use contiv_tests::{
     },
 };
 
-use crate::explained::is_explained;
+use crate::explained::check_explanation;
 
 const PORT: u16 = 7070;
-/// The time after which no answer will come.
-const NO_ANSWER: Duration = Duration::from_secs(1);
-/// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+/// The time without an answer after which a packet counts as dropped.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit for expected events. Generous.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn pod_egress_has_the_node_address_if_configured() -> Result<()> {
@@ -26,37 +26,37 @@ fn pod_egress_has_the_node_address_if_configured() -> Result<()> {
         let state = Manifests::new(lab)?;
         state.delete_node(lab.node2.host)?;
         let start = |flags: &[&str]| {
-            // A client that reuses a port would continue an earlier flow.
+            // A client that reuses a port would match the conntrack entry of an earlier flow.
             lab.node.exec(&["conntrack", "--flush"])?;
             let flags = flags.iter().map(ToString::to_string).collect();
             Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })
         };
 
         let agent = start(&[])?;
-        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
-        assert!(!has_chain(lab), "no packet passes a chain that nothing needs");
+        check_source(lab, &agent, &lab.client, &Source::NoReply)?;
+        assert!(!has_chain(lab), "without the setting there is no chain");
         agent.stop()?;
 
         let by_interface = ["--masquerade-egress", "--local-detect=interfaces:pod1,pod2*"];
         for flags in [&["--masquerade-egress"][..], &by_interface] {
             let agent = start(flags)?;
-            reaches(lab, &agent, &lab.client, &Source::Node)?;
+            check_source(lab, &agent, &lab.client, &Source::Node)?;
             assert!(has_chain(lab));
-            reaches(lab, &agent, &lab.node2, &Source::Node)?;
-            reaches(lab, &agent, &lab.pod3, &Source::Node)?;
-            reaches(lab, &agent, &lab.pod1, &Source::Pod)?;
+            check_source(lab, &agent, &lab.node2, &Source::Node)?;
+            check_source(lab, &agent, &lab.pod3, &Source::Node)?;
+            check_source(lab, &agent, &lab.pod1, &Source::Pod)?;
             // The other node joins the cluster.
             let joining = lab.node2.host;
             state.put_node(&NodeManifest { host: joining, pods: Some(&ranges::PODS2), zone: None })?;
             let address = joining.address(Family::V6);
             let list = ["nft", "list", "set", "inet", "contiv", "non-masquerade-cidrs6"];
-            wait_until("the node is in the cluster", SOON, || {
+            wait_until("the node is in the cluster", EVENT_TIMEOUT, || {
                 lab.node.exec(&list).is_ok_and(|set| set.contains(&address.to_string()))
             })?;
             lab.node.exec(&["conntrack", "--flush"])?;
-            reaches(lab, &agent, &lab.client, &Source::Node)?;
-            reaches(lab, &agent, &lab.node2, &Source::Pod)?;
-            reaches(lab, &agent, &lab.pod3, &Source::Pod)?;
+            check_source(lab, &agent, &lab.client, &Source::Node)?;
+            check_source(lab, &agent, &lab.node2, &Source::Pod)?;
+            check_source(lab, &agent, &lab.pod3, &Source::Pod)?;
             agent.stop()?;
             state.delete_node(joining)?;
         }
@@ -67,29 +67,29 @@ fn pod_egress_has_the_node_address_if_configured() -> Result<()> {
             ranges::EXTERNAL.cidr(Family::V6)
         );
         let agent = start(&["--masquerade-egress", &excluded])?;
-        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
-        reaches(lab, &agent, &lab.node2, &Source::Pod)?;
-        reaches(lab, &agent, &lab.pod3, &Source::Node)?;
+        check_source(lab, &agent, &lab.client, &Source::NoReply)?;
+        check_source(lab, &agent, &lab.node2, &Source::Pod)?;
+        check_source(lab, &agent, &lab.pod3, &Source::Node)?;
         agent.stop()?;
 
         let agent = start(&[])?;
-        reaches(lab, &agent, &lab.client, &Source::Nobody)?;
-        reaches(lab, &agent, &lab.pod3, &Source::Pod)?;
-        assert!(!has_chain(lab), "a restart without the setting removes it");
+        check_source(lab, &agent, &lab.client, &Source::NoReply)?;
+        check_source(lab, &agent, &lab.pod3, &Source::Pod)?;
+        assert!(!has_chain(lab), "a restart without the setting removes the chain");
         agent.stop().map(drop)
     })
 }
 
-/// The owner of the client address that a server sees.
+/// The host whose address a server sees as the client's.
 enum Source {
     Pod,
     Node,
-    /// No answer finds back.
-    Nobody,
+    /// None is seen: replies to the pod's own address do not return.
+    NoReply,
 }
 
-/// Sends from pod2 to this server by every protocol, and compares the outcome, the agent's trace and the kernel's tables.
-fn reaches(lab: &Lab, agent: &Agent<'_>, server: &Namespace, expected: &Source) -> Result<()> {
+/// Sends from pod2 to a server over TCP and UDP. Compares the outcome, the agent's trace and the kernel's tables with `expected`.
+fn check_source(lab: &Lab, agent: &Agent<'_>, server: &Namespace, expected: &Source) -> Result<()> {
     for (family, protocol) in
         Family::BOTH.into_iter().flat_map(|f| [Protocol::Tcp, Protocol::Udp].map(|p| (f, p)))
     {
@@ -100,22 +100,22 @@ fn reaches(lab: &Lab, agent: &Agent<'_>, server: &Namespace, expected: &Source) 
         let seen = match expected {
             Source::Pod => Some(from(&lab.pod2)),
             Source::Node => Some(from(&lab.node)),
-            Source::Nobody => None,
+            Source::NoReply => None,
         };
         if let Some(seen) = seen {
             let answer = lab.pod2.ask(protocol, to)?.answer().map_err(failed)?;
             assert_eq!((answer.by.as_str(), answer.seen_source.ip()), (server.host.name, seen), "{flow}");
         } else {
-            let outcome = lab.pod2.ask_within(protocol, to, NO_ANSWER)?;
+            let outcome = lab.pod2.ask_within(protocol, to, NO_ANSWER_TIMEOUT)?;
             assert!(!matches!(outcome, Outcome::Answered { .. }), "{flow}: {outcome:?}");
         }
-        explains(lab, agent, (from(&lab.pod2), to.ip()), protocol, matches!(expected, Source::Node))?;
+        check_trace(lab, agent, (from(&lab.pod2), to.ip()), protocol, matches!(expected, Source::Node))?;
     }
     Ok(())
 }
 
-/// The agent's trace and the kernel's tables say whether the flow is masqueraded.
-fn explains(
+/// Checks that the agent's trace and the kernel's tables agree on whether a flow is masqueraded.
+fn check_trace(
     lab: &Lab,
     agent: &Agent<'_>,
     (from, to): (IpAddr, IpAddr),
@@ -125,7 +125,7 @@ fn explains(
     let name = if protocol == Protocol::Tcp { "TCP" } else { "UDP" };
     let query = format!("from={from}&to={to}&port={PORT}&protocol={name}&interface=pod2");
     let expected = if is_masqueraded { "EGRESS" } else { "UNTOUCHED" };
-    is_explained(lab, agent, &query, expected)
+    check_explanation(lab, agent, &query, expected)
 }
 
 fn has_chain(lab: &Lab) -> bool {

@@ -9,8 +9,8 @@ use contiv_tests::{
 
 use crate::flows::unexpected;
 
-/// The agent's trace of a flow contains `expected`, and the kernel's tables say the same. `query` is that of `GET /trace`.
-pub(crate) fn is_explained(lab: &Lab, agent: &Agent<'_>, query: &str, expected: &str) -> Result<()> {
+/// Checks that the agent's trace of a flow contains `expected`, and that the kernel's tables agree. `query` is that of `GET /trace`.
+pub(crate) fn check_explanation(lab: &Lab, agent: &Agent<'_>, query: &str, expected: &str) -> Result<()> {
     let path = format!("/trace?{query}");
     let trace: Trace = serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)?;
     assert!(trace.to_string().contains(expected), "{trace}");

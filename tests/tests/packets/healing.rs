@@ -147,7 +147,7 @@ fn own_transactions_and_other_tables_cause_no_repair() -> Result<()> {
         }
         // One more change: when it was handled, all before it were.
         lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"])?;
-        wait_until("the one change by others is heard", EVENT_TIMEOUT, || {
+        wait_until("the one foreign change is reported", EVENT_TIMEOUT, || {
             metric(&agent, "repairs_total").is_ok_and(|repairs| repairs > 0)
         })?;
         let seen = foreign_changes(&agent)?;

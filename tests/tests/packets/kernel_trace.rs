@@ -55,8 +55,8 @@ fn correct_kernel_agrees_with_agent_and_manifests() -> Result<()> {
         state.put(&web(lab))?;
         let _agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
         let folder = state.folder();
-        for whom in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
-            let run = trace(lab, &web(lab), whom)?;
+        for node_arguments in [&[][..], &["--node-name", lab.node.host.name, "-f", &folder]] {
+            let run = trace(lab, &web(lab), node_arguments)?;
             assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
             for part in [
                 "DESIRED\nflow      10.244.1.11%pod2 to 10.96.0.80:80/tcp",
@@ -66,7 +66,7 @@ fn correct_kernel_agrees_with_agent_and_manifests() -> Result<()> {
             ] {
                 assert!(run.out.contains(part), "{part} is not in:\n{}", run.out);
             }
-            let run = trace(lab, &web(lab), &[whom, &["-o", "json"]].concat())?;
+            let run = trace(lab, &web(lab), &[node_arguments, &["-o", "json"]].concat())?;
             let json: Value =
                 serde_json::from_str(&run.out).map_err(|error| LabError::Unexpected(error.to_string()))?;
             assert_eq!((run.code, &json["differences"]), (Some(0), &Value::Array(vec![])), "{json:#}");

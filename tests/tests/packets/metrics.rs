@@ -12,8 +12,8 @@ use contiv_tests::{
     lab::{Lab, Result, isolated, wait_until},
 };
 
-/// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+/// The time limit for expected events. Generous.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
 const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 
@@ -67,7 +67,7 @@ fn show_a_change(lab: &Lab) -> Result<()> {
         assert_eq!(value(&after, &pending, ""), Some(0.0), "{kind}");
     }
     // The search runs later, on a separate thread.
-    wait_until("flows to the backend that is gone are searched for", SOON, || {
+    wait_until("flows to the backend that is gone are searched for", EVENT_TIMEOUT, || {
         let name = "conntrack_reconciler_sync_duration_seconds_count";
         scrape(lab).is_ok_and(|now| value(&now, name, ipv4) > value(&before, name, ipv4))
     })?;

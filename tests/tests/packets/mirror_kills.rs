@@ -19,8 +19,8 @@ use serde_json::json;
 
 /// How often the agent is killed; `CONTIV_MIRROR_KILLS` sets another number.
 const KILLS: u32 = 20;
-/// A time limit. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+/// The time limit for expected events. Generous.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The guarantee: nothing after the start is older than what was active this long before the kill.
 const BEHIND: Duration = Duration::from_millis(10);
 /// The period of each of two threads that change the store: 200 changes a second.
@@ -137,7 +137,7 @@ impl Churn<'_> {
 }
 
 fn wait_until_synced(agent: &Agent<'_>) -> Result<()> {
-    wait_until("the agent has read the store", SOON, || {
+    wait_until("the agent has read the store", EVENT_TIMEOUT, || {
         agent.status().is_ok_and(|status| status["from_mirror"] == false && status["synced"] == true)
     })
     .map(drop)
@@ -156,7 +156,7 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
         let options = AgentOptions::with_store(format!("etcd://{STORE}"));
         lab.node.exec_with_input(&["nft", "-f", "-"], REDIRECT)?;
         let mut agent = Agent::start(lab, &options)?;
-        wait_until("something is saved", SOON, || {
+        wait_until("something is saved", EVENT_TIMEOUT, || {
             agent.status().is_ok_and(|status| status["mirror"]["revision"].is_i64())
         })?;
         let mut random = StdRng::seed_from_u64(3);

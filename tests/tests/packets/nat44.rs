@@ -18,10 +18,10 @@ use contiv_tests::{
 };
 
 const PORT: u16 = 7070;
-/// The time after which no answer will come.
-const NO_ANSWER: Duration = Duration::from_secs(1);
-/// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+/// The time without an answer after which a packet counts as dropped.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time limit for expected events. Generous.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between the nodes.
 const TUNNEL: &str = "vxlan0";
 /// Behind the client, on none of its networks.
@@ -45,7 +45,7 @@ fn pods_of_a_node_without_gateway_reach_routed_destinations() -> Result<()> {
                 seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
                 node(lab, family)
             );
-            let outcome = lab.pod2.ask_within(protocol, far(family), NO_ANSWER)?;
+            let outcome = lab.pod2.ask_within(protocol, far(family), NO_ANSWER_TIMEOUT)?;
             // The kernel keeps the ICMP error from a UDP socket, and sends few of ICMPv6.
             let refused = matches!(outcome, Outcome::Unreachable | Outcome::TimedOut);
             assert!(refused, "{family:?} {protocol:?}: nothing leaves: {outcome:?}");
@@ -151,7 +151,8 @@ fn agent_without_services_masquerades_egress() -> Result<()> {
                 node(lab, family)
             );
             for frontend in [Frontend::ClusterIp, Frontend::ExternalIp] {
-                let outcome = lab.pod2.ask_within(protocol, web.address(lab, frontend, family), NO_ANSWER)?;
+                let to = web.address(lab, frontend, family);
+                let outcome = lab.pod2.ask_within(protocol, to, NO_ANSWER_TIMEOUT)?;
                 assert!(!matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
             }
         }
@@ -219,7 +220,7 @@ fn idle_flows_are_forgotten_by_the_kernel() -> Result<()> {
                 let listed = lab.node.exec(&["conntrack", "--dump", "--family", name, "--orig-dst", &to]);
                 listed.is_ok_and(|flows| flows.contains("udp"))
             };
-            wait_until("the flow is gone", SOON, || !flows())?;
+            wait_until("the flow is gone", EVENT_TIMEOUT, || !flows())?;
         }
         agent.stop().map(drop)
     })
@@ -338,7 +339,7 @@ fn exchange(to: SocketAddr, length: usize) -> io::Result<usize> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
     socket.connect(to)?;
-    socket.set_read_timeout(Some(SOON))?;
+    socket.set_read_timeout(Some(EVENT_TIMEOUT))?;
     let sent: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
     socket.send(&sent)?;
     let mut received = vec![0; 1 << 16];

@@ -54,15 +54,15 @@ fn watching(
     node.run(|| {
         let mut renderer = Nftables::new();
         let watch: Option<Box<dyn Watch>> = renderer.watch().map_err(failed)?;
-        let mut watch = watch.unwrap_or_else(|| panic!("there is something to hear"));
-        let (sender, heard) = mpsc::channel();
+        let mut watch = watch.unwrap_or_else(|| panic!("foreign changes can be watched"));
+        let (sender, changes) = mpsc::channel();
         let listen = thread::spawn(move || {
             while let Some(change) = watch.next().map_err(failed)? {
                 let _ = sender.send(change.to_string());
             }
             Ok::<_, LabError>(())
         });
-        let outcome = work(&mut renderer, &heard);
+        let outcome = work(&mut renderer, &changes);
         drop(renderer);
         listen.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
         outcome
@@ -72,12 +72,12 @@ fn watching(
 #[test]
 fn own_transactions_are_ignored_and_foreign_ones_seen() -> Result<()> {
     isolated("nftables_watch::own_transactions_are_ignored_and_foreign_ones_seen", |lab| {
-        watching(&lab.node, |renderer, heard| {
+        watching(&lab.node, |renderer, changes| {
             for snapshot in [Snapshot::default(), many(), Snapshot::default()] {
                 renderer.resync(&snapshot).map_err(failed)?;
             }
             lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips6", "{ fd00::7 }"])?;
-            let first = heard.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
+            let first = changes.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
             assert!(first.starts_with("nft (pid "), "{first}");
             assert!(first.ends_with("added 1 element to cluster-ips6 (fd00::7)"), "{first}");
             Ok(())
@@ -97,12 +97,12 @@ fn foreign_change_during_a_large_transaction_is_not_missed() -> Result<()> {
         };
         thread::scope(|scope| {
             let neighbour = scope.spawn(change_a_table);
-            let outcome = watching(&lab.node, |renderer, heard| {
+            let outcome = watching(&lab.node, |renderer, changes| {
                 let start = Instant::now();
                 for snapshot in [many(), Snapshot::default()].iter().cycle() {
                     renderer.resync(snapshot).map_err(failed)?;
                     // Not a panic, after which the other thread would never end.
-                    match heard.recv_timeout(Duration::from_millis(1)) {
+                    match changes.recv_timeout(Duration::from_millis(1)) {
                         Ok(what) if what.contains("while a large transaction was committed") => break,
                         Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}
                         other => return Err(LabError::Unexpected(format!("{other:?}"))),

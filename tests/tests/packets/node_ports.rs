@@ -12,8 +12,8 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// The time after which no answer will come. Answers take a few milliseconds.
-const NO_ANSWER: Duration = Duration::from_secs(1);
+/// The time without an answer after which a packet counts as dropped. Answers take a few milliseconds.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time limit for a change to be applied. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses that are added to an interface of the node; the client has a route to them.
@@ -38,7 +38,7 @@ fn change(lab: &Lab, verb: &str, address: &str) -> Result<()> {
 fn bind(address: SocketAddr) -> Result<UdpSocket> {
     let bind = || {
         let socket = UdpSocket::bind(address)?;
-        socket.set_read_timeout(Some(NO_ANSWER))?;
+        socket.set_read_timeout(Some(NO_ANSWER_TIMEOUT))?;
         Ok(socket)
     };
     bind().map_err(|error: std::io::Error| LabError::system(format!("bind to {address}"), error))
@@ -49,7 +49,7 @@ fn answers(lab: &Lab, address: &str, port: u16) -> Result<usize> {
     let address: IpAddr = address.parse().map_err(|_| LabError::Unexpected(address.to_owned()))?;
     let mut count = 0;
     for protocol in Protocol::ALL {
-        let outcome = lab.client.ask_within(protocol, (address, port).into(), NO_ANSWER)?;
+        let outcome = lab.client.ask_within(protocol, (address, port).into(), NO_ANSWER_TIMEOUT)?;
         let answered = matches!(outcome, Outcome::Answered { answer, .. } if answer.by.starts_with("pod"));
         count += usize::from(answered);
     }
@@ -203,7 +203,7 @@ fn node_ports_answer_on_loopback_where_that_is_configured() -> Result<()> {
                     let mut seen = BTreeSet::new();
                     // Enough requests to reach both backends, except once in a million runs.
                     for _ in 0..20 {
-                        match lab.node.ask_within(protocol, (LOOPBACK, port).into(), NO_ANSWER)? {
+                        match lab.node.ask_within(protocol, (LOOPBACK, port).into(), NO_ANSWER_TIMEOUT)? {
                             Outcome::Answered { answer, .. } => seen.insert(answer.by),
                             _ => break,
                         };
@@ -293,7 +293,7 @@ fn node_ports_of_other_nodes_answer_here_if_configured() -> Result<()> {
         // No agent runs on the other node.
         let agent = start(lab, &state, &[])?;
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
-            let outcome = lab.pod2.ask_within(protocol, there(&web, family), NO_ANSWER)?;
+            let outcome = lab.pod2.ask_within(protocol, there(&web, family), NO_ANSWER_TIMEOUT)?;
             assert!(!matches!(outcome, Outcome::Answered { .. }), "{family:?} {protocol:?}: {outcome:?}");
         }
         agent.stop()?;
@@ -329,7 +329,7 @@ fn node_ports_of_other_nodes_answer_here_if_configured() -> Result<()> {
             let set = lab.node.exec(&["nft", "list", "set", "inet", "contiv", "node-ips4"]);
             set.is_ok_and(|set| !set.contains(&address))
         })?;
-        let outcome = lab.pod2.ask_within(Protocol::Tcp, there(&web, Family::V4), NO_ANSWER)?;
+        let outcome = lab.pod2.ask_within(Protocol::Tcp, there(&web, Family::V4), NO_ANSWER_TIMEOUT)?;
         assert!(!matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
         agent.stop().map(drop)
     })

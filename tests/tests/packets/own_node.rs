@@ -11,8 +11,8 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// For what must happen. Much more than is needed.
-const SOON: Duration = Duration::from_secs(20);
+/// The time limit for expected events. Generous.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10256);
 
 #[test]
@@ -78,5 +78,5 @@ fn wait_until_node_is_missed(lab: &Lab) -> Result<()> {
         let response = lab.node.http("GET", HEALTHZ, "/healthz");
         response.and_then(|response| response.json()).is_ok_and(|health| health["nodeEligible"] == false)
     };
-    wait_until("the agent misses its Node object", SOON, is_missed).map(drop)
+    wait_until("the agent misses its Node object", EVENT_TIMEOUT, is_missed).map(drop)
 }

@@ -12,8 +12,8 @@ use contiv_tests::{
 };
 use serde_json::{Value, json};
 
-/// When nothing has come back after this, nothing will. Answers take a few milliseconds.
-const NO_ANSWER: Duration = Duration::from_secs(1);
+/// The time without an answer after which a packet counts as dropped. Answers take a few milliseconds.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[test]
 fn manifests_with_leading_zeros_in_addresses_are_served() -> Result<()> {
@@ -307,7 +307,7 @@ fn check_answer(from: &Namespace, to: SocketAddr) -> Result<()> {
 }
 
 fn check_silence(from: &Namespace, to: SocketAddr) -> Result<()> {
-    let outcome = from.ask_within(Protocol::Tcp, to, NO_ANSWER)?;
+    let outcome = from.ask_within(Protocol::Tcp, to, NO_ANSWER_TIMEOUT)?;
     assert_eq!(outcome, Outcome::TimedOut, "{} -> {to}", from.host.name);
     Ok(())
 }

@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, isolated, wait_until},
 };
 
-use crate::explained::is_explained;
+use crate::explained::check_explanation;
 
 #[test]
 fn bad_value_in_etcd_keeps_the_last_good_state_and_is_reported() -> Result<()> {
@@ -102,7 +102,7 @@ fn backends_of_other_family_are_explained_wherever_one_looks() -> Result<()> {
         lab.pod1.ask(Protocol::Tcp, address)?.refusal()?;
         let (from, to) = (lab.pod1.host.v6, address.ip());
         let query = format!("from={from}&to={to}&port={PORT}&protocol=TCP&interface=pod1");
-        is_explained(lab, &agent, &query, reason)?;
+        check_explanation(lab, &agent, &query, reason)?;
         let services = contiv(&["services", "-n", NAMESPACE])?;
         assert!(services.contains("0 (1 of the other family)"), "{services}");
         let backends = contiv(&["backends", "-n", NAMESPACE, "web"])?;

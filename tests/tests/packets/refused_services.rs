@@ -13,11 +13,11 @@ use contiv_tests::{
 };
 
 /// Limits the table to this many source ranges in all; the kernel refuses one more.
-fn make_a_small_table(lab: &Lab, room: u8) -> Result<()> {
+fn make_a_small_table(lab: &Lab, size: u8) -> Result<()> {
     let text = dry_run::nft(&Snapshot::default());
     let start = text.find("set source-ranges4 {").unwrap_or_else(|| panic!("no such set in\n{text}"));
     let (before, set) = text.split_at(start);
-    let small = set.replacen('{', &format!("{{\n\t\tsize {room}\n"), 1);
+    let small = set.replacen('{', &format!("{{\n\t\tsize {size}\n"), 1);
     lab.node.exec_with_input(&["nft", "-f", "-"], &format!("{before}{small}")).map(drop)
 }
 

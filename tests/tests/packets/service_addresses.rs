@@ -8,7 +8,7 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Namespace, Protocol, Responder, Result, ServerReply, isolated},
 };
 
-use crate::explained::is_explained;
+use crate::explained::check_explanation;
 
 /// By chance one of three equal backends is missed once in 10^10 runs.
 const CONNECTIONS: usize = 60;
@@ -50,7 +50,7 @@ fn backend_on_the_node_itself_sees_the_client() -> Result<()> {
             let (client, to, port) = (from.host.address(family), address.ip(), address.port());
             let name = format!("{protocol:?}").to_uppercase();
             let query = format!("from={client}&to={to}&port={port}&protocol={name}");
-            is_explained(lab, &agent, &query, "SERVED by one backend")?;
+            check_explanation(lab, &agent, &query, "SERVED by one backend")?;
         }
         Ok(())
     })

@@ -8,10 +8,10 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated},
 };
 
-use crate::{explained::is_explained, flows::unexpected};
+use crate::{explained::check_explanation, flows::unexpected};
 
-/// The time after which no answer will come.
-const NO_ANSWER: Duration = Duration::from_secs(1);
+/// The time without an answer after which a packet counts as dropped.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const AGENT: &str = "127.0.0.1:9999";
 
 #[test]
@@ -64,8 +64,8 @@ fn services_answer_at_frontend_interfaces_only_where_limited() -> Result<()> {
     })
 }
 
-/// Whether pod1, pod2 and the client outside get an answer from both services, at every kind of address; the node always does.
-/// The agent's trace and the kernel's tables agree.
+/// Checks whether pod1, pod2 and the client outside get an answer from both services, at every kind of address. The node always
+/// gets one. The agent's trace and the kernel's tables must agree.
 fn check(lab: &Lab, agent: &Agent<'_>, services: [&Service; 2], expected: [bool; 3]) -> Result<()> {
     let sources = [&lab.pod1, &lab.pod2, &lab.client, &lab.node];
     let flows = sources.into_iter().zip(expected.into_iter().chain([true]));
@@ -79,14 +79,14 @@ fn check(lab: &Lab, agent: &Agent<'_>, services: [&Service; 2], expected: [bool;
                 let to = service.address(lab, frontend, family);
                 let flow = format!("{} to {to}, {protocol:?}", from.host.name);
                 // Answers take a few milliseconds.
-                let limit = if is_answered { 10 * NO_ANSWER } else { NO_ANSWER / 5 };
+                let limit = if is_answered { 10 * NO_ANSWER_TIMEOUT } else { NO_ANSWER_TIMEOUT / 5 };
                 let outcome = from.ask_within(protocol, to, limit)?;
                 let by_pod =
                     matches!(&outcome, Outcome::Answered { answer, .. } if answer.by.starts_with("pod"));
                 assert_eq!(by_pod, is_answered, "{flow}: {outcome:?}");
                 assert_eq!(outcome == Outcome::TimedOut, !is_answered, "{flow}: {outcome:?}");
                 if protocol == Protocol::Tcp {
-                    explains(lab, agent, (from, to), is_answered)?;
+                    check_trace(lab, agent, (from, to), is_answered)?;
                 }
             }
         }
@@ -94,7 +94,8 @@ fn check(lab: &Lab, agent: &Agent<'_>, services: [&Service; 2], expected: [bool;
     Ok(())
 }
 
-fn explains(
+/// Checks that the agent's trace and the kernel's tables agree on whether a flow is answered.
+fn check_trace(
     lab: &Lab,
     agent: &Agent<'_>,
     (source, to): (&Namespace, SocketAddr),
@@ -109,7 +110,7 @@ fn explains(
     };
     let query = format!("from={from}&to={}&port={}&protocol=TCP{interface}", to.ip(), to.port());
     let expected = if is_answered { "SERVED" } else { "where services do not answer (service-interfaces)" };
-    is_explained(lab, agent, &query, expected)
+    check_explanation(lab, agent, &query, expected)
 }
 
 /// Attaches a pod by the interface of this name, as a CNI plugin does.

@@ -8,8 +8,8 @@ use contiv_tests::{
     lab::{Family, Outcome, Protocol, Responder, Result, isolated},
 };
 
-/// The time after which no answer will come.
-const NO_ANSWER: Duration = Duration::from_millis(500);
+/// The time without an answer after which a packet counts as dropped.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[test]
 fn two_proxies_share_node_by_name() -> Result<()> {
@@ -35,7 +35,7 @@ add rule ip other nat ip daddr {at} tcp dport {PORT} dnat to {to}\n"
         lab.node.exec_with_input(&["nft", "-f", "-"], &rules)?;
         let served_by = |manifest: &ServiceManifest| -> Result<Option<String>> {
             let address = manifest.service.address(lab, Frontend::ClusterIp, Family::V4);
-            Ok(match lab.pod2.ask_within(Protocol::Tcp, address, NO_ANSWER)? {
+            Ok(match lab.pod2.ask_within(Protocol::Tcp, address, NO_ANSWER_TIMEOUT)? {
                 Outcome::Answered { answer, .. } => Some(answer.by),
                 _ => None,
             })

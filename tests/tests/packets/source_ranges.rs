@@ -8,8 +8,8 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
-/// The time after which no answer will come. Answers take a few milliseconds.
-const NO_ANSWER: Duration = Duration::from_secs(1);
+/// The time without an answer after which a packet counts as dropped. Answers take a few milliseconds.
+const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The source ranges of a service, and whether the pod (pod1), the node and the external client may connect to its load
 /// balancer's address.
@@ -104,7 +104,7 @@ impl<'a> Flow<'a> {
             let outcome = from.ask(*protocol, address)?;
             assert!(matches!(outcome, Outcome::Answered { .. }), "{words} is allowed: {outcome:?}");
         } else {
-            let outcome = from.ask_within(*protocol, address, NO_ANSWER)?;
+            let outcome = from.ask_within(*protocol, address, NO_ANSWER_TIMEOUT)?;
             assert_eq!(outcome, Outcome::TimedOut, "{words} is not allowed");
         }
         Ok(())
@@ -194,7 +194,7 @@ fn changed_ranges_apply_to_new_connections_only() -> Result<()> {
                 let outcome = lab.client.ask_within(Protocol::Udp, address, Duration::from_millis(300));
                 outcome.is_ok_and(|outcome| outcome == Outcome::TimedOut)
             })?;
-            assert_eq!(lab.client.ask_within(Protocol::Tcp, address, NO_ANSWER)?, Outcome::TimedOut);
+            assert_eq!(lab.client.ask_within(Protocol::Tcp, address, NO_ANSWER_TIMEOUT)?, Outcome::TimedOut);
             assert_eq!(session.ask()?, before, "what is open stays open");
             state.put_manifest(&with_ranges(&["172.31.0.0/24", "fd00:172:31::/64"]))?;
             wait_until("the client is allowed again", Duration::from_secs(10), || {

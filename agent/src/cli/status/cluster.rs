@@ -30,7 +30,7 @@ const DEFAULT_PORT: u16 = 9999;
 /// How many agents are asked at a time.
 const AT_A_TIME: usize = 32;
 
-/// Which agents of which cluster.
+/// Selects the cluster, and its agents.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options for a whole cluster")]
 pub(super) struct ClusterArguments {
@@ -67,11 +67,11 @@ fn selector(text: &str) -> Result<String, String> {
 impl ClusterArguments {
     /// True if the cluster is asked.
     pub(super) fn is_chosen(&self) -> bool {
-        self.cluster || self.given().is_some()
+        self.cluster || self.cluster_flag().is_some()
     }
 
     /// A flag on the command line that needs a cluster.
-    pub(super) fn given(&self) -> Option<&'static str> {
+    pub(super) fn cluster_flag(&self) -> Option<&'static str> {
         let flags = [
             (self.kubeconfig.is_some(), "--kubeconfig"),
             (self.context.is_some(), "--context"),

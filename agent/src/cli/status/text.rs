@@ -38,10 +38,10 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         (true, false) => ("ready, but see below", TextStyle::Warning),
         (false, _) => ("not ready", TextStyle::Bad),
     };
-    let mut lead = vec![format!("contiv {}", status.version)];
-    lead.extend(status.started.map(|started| format!("up {}", ago(started, now))));
+    let mut details = vec![format!("contiv {}", status.version)];
+    details.extend(status.started.map(|started| format!("up {}", ago(started, now))));
     line(text, "node", &status.node, TextStyle::Title, width);
-    line(text, "agent", &format!("{state} ({})", lead.join(", ")), style, width);
+    line(text, "agent", &format!("{state} ({})", details.join(", ")), style, width);
     let (store, style) = store(status, now);
     line(text, "store", &store, style, width);
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });

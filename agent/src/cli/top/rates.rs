@@ -67,7 +67,7 @@ pub(super) struct Rates {
 
 impl Rates {
     /// Adds the next sample.
-    pub(super) fn take(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: Sample) {
         if let Some(last) = &self.last {
             let seconds = sample.at.duration_since(last.at).as_secs_f64().max(0.001);
             let usage = |(service, &connections): (&ServiceId, &u64)| {
@@ -165,7 +165,7 @@ mod tests {
     fn rates(samples: Vec<Sample>) -> Vec<(String, f64)> {
         let mut rates = Rates::default();
         for sample in samples {
-            rates.take(sample);
+            rates.add(sample);
         }
         let usages = rates.busiest(10).into_iter();
         usages.map(|usage| (usage.service.name.to_string(), usage.connections_per_second)).collect()
@@ -185,8 +185,8 @@ mod tests {
             ..sample(second, &[("a", 1000 + second.unsigned_abs()), ("z", 0)], &[])
         };
         let mut rates = Rates::default();
-        rates.take(refusing(0, 10));
-        rates.take(refusing(2, 30));
+        rates.add(refusing(0, 10));
+        rates.add(refusing(2, 30));
         let busiest = rates.busiest(1);
         assert_eq!((&*busiest[0].service.name, busiest[0].refused), ("z", 30));
         assert!((busiest[0].refused_per_second - 10.0).abs() < 1e-9);
@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn changes_count_new_events_and_latency_all_known_events() {
         let mut rates = Rates::default();
-        rates.take(sample(0, &[], &[5]));
-        rates.take(sample(2, &[], &[5, 2, 4]));
+        rates.add(sample(0, &[], &[5]));
+        rates.add(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
         assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5, count: 3 }));
     }
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn latency_without_snapshots_is_that_of_changes() {
         let mut rates = Rates::default();
-        rates.take(sample_after("snapshot", 0, &[], &[900]));
+        rates.add(sample_after("snapshot", 0, &[], &[900]));
         assert_eq!(rates.latency(), None);
-        rates.take(sample_after("snapshot", 2, &[], &[900, 2, 4]));
+        rates.add(sample_after("snapshot", 2, &[], &[900, 2, 4]));
         assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 4.5, worst: 4.5, count: 2 }));
     }
 }

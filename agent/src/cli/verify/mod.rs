@@ -136,7 +136,7 @@ fn compare_with_nft() -> anyhow::Result<DataplaneReport> {
     let mut confirmation = Confirmation::default();
     loop {
         let found = nft::compare_once()?;
-        if let Some(drift) = confirmation.take(found.drift, false) {
+        if let Some(drift) = confirmation.add(found.drift, false) {
             return Ok(DataplaneReport { renderer: nft::NAME, checked: found.checked, drift });
         }
         thread::sleep(COMPARISON_INTERVAL);
@@ -150,9 +150,9 @@ fn verify(
 ) -> anyhow::Result<Option<DataplaneReport>> {
     let mut verifier: Box<dyn Verifier> = match renderer {
         RendererName::NFTABLES => {
-            let progress = Progress::of_elements();
-            let tell = move |read, expected| progress.set(read, expected);
-            Box::new(TableVerifier::new().with_progress(Box::new(tell)))
+            let progress = Progress::for_elements();
+            let on_progress = move |read, expected| progress.set(read, expected);
+            Box::new(TableVerifier::new().with_progress(Box::new(on_progress)))
         }
         RendererName::ROUTE => Box::new(RouteVerifier::new(source.routes()?)),
         _ => return Ok(None),
@@ -161,7 +161,7 @@ fn verify(
     loop {
         let snapshot = source.snapshot()?;
         let found = verifier.verify(&snapshot)?;
-        if let Some(drift) = confirmation.take(found.drift, false) {
+        if let Some(drift) = confirmation.add(found.drift, false) {
             return Ok(Some(DataplaneReport { renderer: renderer.as_str(), checked: found.checked, drift }));
         }
         thread::sleep(COMPARISON_INTERVAL);

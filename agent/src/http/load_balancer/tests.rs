@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::test_support::{
-    Answer, Harness, Mode, Scripted, batch, delete, get, loopback, node, put, service, slice, snapshot,
+    Answer, Harness, Mode, TestRenderer, batch, delete, get, loopback, node, put, service, slice, snapshot,
 };
 
 /// Serves the load balancer's endpoints of this agent.
@@ -46,7 +46,7 @@ async fn agent_that_keeps_up_is_healthy_as_of_now() {
 
 #[tokio::test]
 async fn change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![snapshot(7, vec![service("web", 1)])]);
     harness.renderer("test", |view| view.ready).await;
     renderer.call().await;

@@ -1,5 +1,5 @@
 use crate::{
-    http::tests::{HERE, ready, request},
+    http::tests::{LOOPBACK, ready, request},
     test_support::{bad_service, batch, put, service},
 };
 
@@ -8,7 +8,7 @@ async fn page_shows_the_state_without_script() {
     let harness = ready(vec![]).await;
     harness.deliver(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
     harness.history(|records| records.len() == 2).await;
-    let (status, page) = request(&harness, HERE, "GET", "/").await;
+    let (status, page) = request(&harness, LOOPBACK, "GET", "/").await;
     assert_eq!(status, 200);
     for part in [
         "contiv on n1",

@@ -5,25 +5,25 @@ use super::*;
 #[tokio::test]
 async fn pod_is_attached_seen_and_detached() {
     let harness = ready(vec![]).await;
-    let (status, body) = request(&harness, HERE, "POST", "/pods?wait=5s").await;
+    let (status, body) = request(&harness, LOOPBACK, "POST", "/pods?wait=5s").await;
     assert_eq!(status, StatusCode::OK, "{body}");
     assert_eq!(ok(&harness, "/pods").await, json!([{ "pod": "default/pod", "interface": "veth1" }]));
-    let (status, body) = request(&harness, HERE, "DELETE", "/pods/default/pod").await;
+    let (status, body) = request(&harness, LOOPBACK, "DELETE", "/pods/default/pod").await;
     assert_eq!(status, StatusCode::OK, "{body}");
     assert_eq!(ok(&harness, "/pods").await, json!([]));
-    let (status, _) = request(&harness, HERE, "DELETE", "/pods/default/pod").await;
+    let (status, _) = request(&harness, LOOPBACK, "DELETE", "/pods/default/pod").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    let (status, _) = request(&harness, HERE, "POST", "/pods").await;
+    let (status, _) = request(&harness, LOOPBACK, "POST", "/pods").await;
     assert_eq!(status, StatusCode::ACCEPTED, "nobody waits");
 }
 
 #[tokio::test]
 async fn failed_attachment_names_the_renderer_and_the_reason() {
-    let (spec, renderer) = Scripted::new("test");
+    let (spec, renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     harness.renderer("test", |view| view.ready).await;
     renderer.set(Mode::Fail);
-    let (status, body) = request(&harness, HERE, "POST", "/pods?wait=20s").await;
+    let (status, body) = request(&harness, LOOPBACK, "POST", "/pods?wait=20s").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body.contains("renderer test failed") && body.contains("failure injected by the test"), "{body}");
     assert_eq!(ok(&harness, "/pods").await, json!([]), "it was taken back");
@@ -37,18 +37,18 @@ async fn pod_changes_need_loopback_and_a_valid_wait() {
         assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}");
     }
     for path in ["/pods?wait=1h", "/pods?wait=soon", "/pods?later=5s"] {
-        let (status, body) = request(&harness, HERE, "POST", path).await;
+        let (status, body) = request(&harness, LOOPBACK, "POST", path).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
     }
     assert_eq!(ok(&harness, "/pods").await, json!([]));
 }
 
 #[tokio::test]
-async fn pod_with_interface_that_is_not_there_is_refused() {
+async fn pod_with_missing_interface_is_refused() {
     let harness = ready(vec![]).await;
     let api = harness.api().with_interfaces(|name| name != "veth1");
     for path in ["/pods", "/pods?wait=5s"] {
-        let (status, body) = request_of(api.clone(), HERE, "POST", path).await;
+        let (status, body) = request_of(api.clone(), LOOPBACK, "POST", path).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
         assert!(body.contains("this node has no interface veth1"), "{body}");
     }

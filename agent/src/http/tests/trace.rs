@@ -10,7 +10,7 @@ async fn trace_explains_flow_as_json_and_as_text() {
     let json = ok(&harness, WEB).await;
     assert_eq!(json["hit"]["service"], "default/web");
     assert_eq!(json["verdict"]["backends"]["candidates"][0]["address"], "10.1.0.1");
-    let (status, text) = request(&harness, HERE, "GET", &format!("{WEB}&format=text")).await;
+    let (status, text) = request(&harness, LOOPBACK, "GET", &format!("{WEB}&format=text")).await;
     assert_eq!(status, StatusCode::OK);
     assert!(text.starts_with("flow ") && text.contains("service   default/web, port 80/tcp"), "{text}");
     let by_interface = ok(&harness, &format!("{WEB}&interface=veth1")).await;

@@ -130,8 +130,8 @@ mod tests {
         Arc::new(service)
     }
 
-    /// Gives a change to the state, and returns who carries the service before and after it.
-    fn take(
+    /// Applies a change, and returns the carriers of the service before and after it.
+    fn apply(
         carriers: &mut CarrierReassignment,
         old: Option<Carrier>,
         new: Option<Carrier>,
@@ -157,17 +157,17 @@ mod tests {
     fn nftables_keeps_service_until_its_routes_are_reported() {
         use Carrier::{Nftables, NftablesUntilRoute, Route};
         let mut carriers = CarrierReassignment::default();
-        let first = take(&mut carriers, Some(Nftables), Some(Route), 7);
+        let first = apply(&mut carriers, Some(Nftables), Some(Route), 7);
         assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
         assert!(carriers.reassign(6, &[]).is_empty(), "a report on earlier events");
-        let again = take(&mut carriers, Some(Route), Some(Route), 8);
+        let again = apply(&mut carriers, Some(Route), Some(Route), 8);
         assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
         assert_eq!(carriers.reassign(7, &[]).len(), 1);
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(Route)));
-        assert_eq!(take(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
-        assert_eq!(take(&mut carriers, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
-        let anew = take(&mut carriers, Some(Nftables), Some(Route), 11);
+        assert_eq!(apply(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
+        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
+        let anew = apply(&mut carriers, Some(Nftables), Some(Route), 11);
         assert_eq!(anew.1, Some(NftablesUntilRoute), "from the beginning");
     }
 
@@ -193,7 +193,7 @@ mod tests {
     fn service_with_refused_routes_is_carried_by_nftables() {
         use Carrier::{NftablesUntilRoute, Route};
         let mut carriers = CarrierReassignment::default();
-        take(&mut carriers, None, Some(Route), 1);
+        apply(&mut carriers, None, Some(Route), 1);
         assert!(carriers.reassign(1, &rejected()).is_empty());
         assert_eq!(carriers.reassign(2, &[]).len(), 1, "now they are there");
         assert_eq!(carriers.reassign(3, &rejected()).len(), 1, "now they are not");

@@ -1,5 +1,6 @@
-//! Additions of pods whose callers wait. Such an addition is applied in every renderer, or reverted: when a renderer fails on
-//! it, and when it takes too long. Source: Contiv's event `AddPod`, which is blocking and reverted on failure.
+//! Pod additions that a caller waits for. The caller gets an answer when every renderer has applied the addition. If a renderer
+//! fails, or the deadline passes, the addition is reverted. Source: Contiv's event `AddPod`, which is blocking and reverted on
+//! failure.
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
@@ -8,20 +9,20 @@ use contiv_model::{InterfaceName, PodId};
 use super::{history::Outcome, renderers::RendererReport};
 use crate::node::message::{Answer, PodNotAdded, RequestId};
 
-/// Additions whose callers wait.
+/// The additions whose callers wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct PodAdditions(Vec<PodAddition>);
 
-/// An addition that is not applied in every renderer yet.
+/// An addition that some renderer has not applied yet.
 #[derive(Debug)]
 pub(super) struct PodAddition {
     pub(super) pod: PodId,
     pub(super) interface: InterfaceName,
-    /// Its interface before the addition, if it had one.
-    pub(super) before: Option<InterfaceName>,
-    /// The event of the addition.
+    /// The pod's interface before the addition, if it had one. A failed addition is reverted to it.
+    pub(super) previous: Option<InterfaceName>,
+    /// The number of the addition's event.
     pub(super) event: u64,
-    /// The renderers that have not applied it.
+    /// The renderers that have not applied it yet.
     pub(super) renderers: BTreeSet<Arc<str>>,
     pub(super) deadline: Instant,
     pub(super) request: RequestId,
@@ -32,7 +33,7 @@ impl PodAdditions {
         self.0.push(addition);
     }
 
-    /// The last one of this interface: a caller that asks for the same again waits for the same.
+    /// The last addition with this interface. A caller that repeats a request waits for the same renderers.
     pub(super) fn last_of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
         self.0.iter().rfind(|addition| addition.interface == *interface)
     }
@@ -61,15 +62,16 @@ impl PodAdditions {
         })
     }
 
-    /// Removes those that are past their deadline.
-    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(PodAddition, Answer)> {
+    /// Removes the additions whose deadline has passed, and returns them.
+    pub(super) fn take_expired(&mut self, now: Instant) -> Vec<(PodAddition, Answer)> {
         self.finish(|addition| {
             let renderer = addition.renderers.first().map(Arc::clone).unwrap_or_default();
-            (addition.deadline <= now).then_some(Err(PodNotAdded::TooLate { renderer }))
+            (addition.deadline <= now).then_some(Err(PodNotAdded::Timeout { renderer }))
         })
     }
 
-    /// Removes those with an answer. A failed one passes the interface that it would be reverted to on to the next one of its pod.
+    /// Removes the additions for which `answer` returns an answer. If one has failed, the next addition of the same pod takes
+    /// over its previous interface, so that both are reverted to the same one.
     fn finish(
         &mut self,
         mut answer: impl FnMut(&mut PodAddition) -> Option<Answer>,
@@ -83,9 +85,9 @@ impl PodAdditions {
             let addition = self.0.remove(position);
             let next = self.0[position..].iter_mut().find(|next| next.pod == addition.pod);
             if answer.is_err()
-                && let Some(next) = next.filter(|next| next.before.as_ref() == Some(&addition.interface))
+                && let Some(next) = next.filter(|next| next.previous.as_ref() == Some(&addition.interface))
             {
-                next.before.clone_from(&addition.before);
+                next.previous.clone_from(&addition.previous);
             }
             finished.push((addition, answer));
         }

@@ -136,7 +136,7 @@ impl Verifications {
             Ok(Verification { checked, mut drift }) => {
                 view.checked = checked;
                 drift.retain(|drift| !is_due_to(rejected, drift));
-                Ok(state.confirmation.take(drift, amid_changes)?)
+                Ok(state.confirmation.add(drift, amid_changes)?)
             }
         };
         let had_drift = view.drift > 0;

@@ -94,9 +94,11 @@ fn renderer_lost_before_the_first_snapshot_gets_no_work() {
     let config = core_config(VerificationConfig::default(), None);
     let mut core = Core::new(CoreConfig { renderers: vec!["test".into()], ..config }, start);
     let mut out = Vec::new();
-    core.handle(Input::RendererLost("test".into(), "panicked".to_owned()), start, &mut out);
+    core.handle(Input::RendererLost("test".into(), "panicked".to_owned()), start, &mut |output| {
+        out.push(output)
+    });
     let later = Now { instant: start.instant + Duration::from_secs(9), ..start };
-    core.handle(Input::Timer, later, &mut out);
+    core.handle(Input::Timer, later, &mut |output| out.push(output));
     let is_work = |output: &Output| matches!(output, Output::Render(..));
     assert!(!out.iter().any(is_work), "an empty state would go to the kernel: {out:?}");
 }

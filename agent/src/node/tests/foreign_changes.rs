@@ -3,7 +3,7 @@
 use super::{Outcome, Record, last_outcome, names, web};
 use crate::{
     metrics::Exposition,
-    test_support::{Call, Harness, Mode, Scripted, batch, put, service, slice},
+    test_support::{Call, Harness, Mode, TestRenderer, batch, put, service, slice},
 };
 
 /// More than are repaired immediately, so that the next one has to wait.
@@ -15,7 +15,7 @@ fn is_applied(records: &[Record]) -> bool {
 
 #[tokio::test]
 async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     let view = harness.renderer("test", |view| view.ready).await;
@@ -43,7 +43,7 @@ async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
 
 #[tokio::test]
 async fn store_changes_are_applied_while_repairs_wait() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -70,7 +70,7 @@ async fn store_changes_are_applied_while_repairs_wait() {
 
 #[tokio::test]
 async fn outcome_of_foreign_change_is_that_of_its_repair() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -96,7 +96,7 @@ async fn outcome_of_foreign_change_is_that_of_its_repair() {
 
 #[tokio::test]
 async fn failed_repair_is_followed_by_a_resync() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -112,7 +112,7 @@ async fn failed_repair_is_followed_by_a_resync() {
 
 #[tokio::test]
 async fn watch_that_cannot_be_started_again_leads_to_a_resync() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
@@ -125,7 +125,7 @@ async fn watch_that_cannot_be_started_again_leads_to_a_resync() {
 
 #[tokio::test]
 async fn ended_watch_is_started_again() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;

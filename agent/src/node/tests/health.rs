@@ -11,7 +11,7 @@ use crate::{
     health::ProxyHealth,
     node::{Core, Request},
     test_support::{
-        Harness, Mode, Scripted, batch, delete, get, load_balancer, local_slice, loopback, node, put,
+        Harness, Mode, TestRenderer, batch, delete, get, load_balancer, local_slice, loopback, node, put,
         service, slice, snapshot,
     },
 };
@@ -30,7 +30,7 @@ async fn wait_for(
 #[tokio::test]
 async fn health_counts_from_oldest_change_not_applied() {
     let start = Instant::now();
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let mut harness = Harness::start(vec![spec], vec![]);
     harness.status().await;
     let health = wait_for(&mut harness.proxy_health, |_| true).await;

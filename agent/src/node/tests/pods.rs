@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     node::{Answer, Core, Input, PodNotAdded, Record, Request, message::MAX_PODS},
-    test_support::{Call, Harness, Mode, Scripted, service, slice, snapshot},
+    test_support::{Call, Harness, Mode, TestRenderer, service, slice, snapshot},
 };
 
 fn pod() -> PodId {
@@ -35,8 +35,8 @@ fn kinds(records: &[Record]) -> Vec<&str> {
     records.iter().map(|record| record.kind).collect()
 }
 
-async fn started() -> (Harness, Scripted) {
-    let (spec, mut renderer) = Scripted::new("test");
+async fn started() -> (Harness, TestRenderer) {
+    let (spec, mut renderer) = TestRenderer::new("test");
     let events = vec![snapshot(7, vec![slice("web", 1), service("web", 1)])];
     let harness = Harness::start(vec![spec], events);
     renderer.call().await;
@@ -91,7 +91,7 @@ async fn addition_that_takes_too_long_is_reverted() {
     // Long enough for the other renderer, on a busy machine too.
     let answer = add(&harness, "veth1", Duration::from_secs(2)).await;
     renderer.call().await;
-    assert_eq!(answer.await.unwrap(), Err(PodNotAdded::TooLate { renderer: "test".into() }));
+    assert_eq!(answer.await.unwrap(), Err(PodNotAdded::Timeout { renderer: "test".into() }));
     assert_eq!(attached(&harness).await, BTreeMap::new());
     renderer.set(Mode::Work);
 }
@@ -105,7 +105,7 @@ async fn addition_repeated_while_it_waits_gets_the_same_answer() {
     let mut again = add(&harness, "veth1", LONG).await;
     harness.history(|records| records.len() == 3).await;
     assert!(again.try_recv().is_err(), "one has not applied it yet");
-    assert!(matches!(first.await.unwrap(), Err(PodNotAdded::TooLate { .. })));
+    assert!(matches!(first.await.unwrap(), Err(PodNotAdded::Timeout { .. })));
     assert_eq!(attached(&harness).await.len(), 1, "the second caller still waits for it");
     renderer.set(Mode::Work);
     assert_eq!(again.await.unwrap(), Ok(true));
@@ -146,7 +146,7 @@ async fn number_of_pods_is_limited() {
     for number in 0..MAX_PODS {
         add_without_waiting(&harness, PodId::new("default", format!("pod{number}"))).await;
     }
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooMany));
+    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooManyPods));
     assert_eq!(attached(&harness).await.len(), MAX_PODS);
 }
 

@@ -107,17 +107,17 @@ fn saved_state_is_awaited_once_and_not_for_ever() {
     };
     for is_late in [false, true] {
         let (mut core, mut out) = (Core::new(config(), start), Vec::new());
-        core.handle(list(), start, &mut out);
+        core.handle(list(), start, &mut |output| out.push(output));
         assert_eq!(out.iter().filter(|output| matches!(output, Output::LoadSaved)).count(), 1);
         assert!(!core.status().synced);
         let deadline = core.deadline().unwrap();
         let now = Now { instant: deadline, ..start };
-        core.handle(if is_late { Input::Timer } else { loaded() }, now, &mut out);
+        core.handle(if is_late { Input::Timer } else { loaded() }, now, &mut |output| out.push(output));
         assert_eq!((core.status().synced, core.services().len()), (true, usize::from(!is_late)));
         assert!(core.deadline().is_none_or(|next| next > deadline), "nothing is awaited any more");
         let is_recorded = core.history(start.instant).any(|record| record.kind == "mirror-slow");
         assert_eq!(is_recorded, is_late, "the list could not be compared with what was saved");
-        core.handle(loaded(), now, &mut out);
+        core.handle(loaded(), now, &mut |output| out.push(output));
         assert_eq!((core.status().revision, core.services().len()), (7, usize::from(!is_late)));
     }
 }

@@ -9,7 +9,7 @@ use super::{names, web};
 use crate::{
     metrics::Exposition,
     node::VerificationConfig,
-    test_support::{Call, Harness, Mode, Scripted},
+    test_support::{Call, Harness, Mode, TestRenderer},
 };
 
 fn drift(element: &str) -> BTreeSet<Drift> {
@@ -24,7 +24,7 @@ fn verifying(resync_on_drift: bool) -> VerificationConfig {
 
 #[tokio::test]
 async fn drift_is_recorded_counted_shown_and_repaired() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(true));
     assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
     let verified = |view: &crate::node::RendererView| {
@@ -59,7 +59,7 @@ async fn drift_is_recorded_counted_shown_and_repaired() {
 
 #[tokio::test]
 async fn drift_is_only_reported_and_panicked_verifier_restarts() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start_verifying(vec![spec], vec![web()], verifying(false));
     renderer.call().await;
     // The renderer is idle then, so that it is the verifier that panics.
@@ -80,7 +80,7 @@ async fn drift_is_only_reported_and_panicked_verifier_restarts() {
 
 #[tokio::test]
 async fn verification_without_interval_never_runs() {
-    let (spec, mut renderer) = Scripted::new("test");
+    let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![web()]);
     renderer.call().await;
     assert!(harness.renderer("test", |view| view.ready).await.verification.is_none());

@@ -1,4 +1,4 @@
-//! Laws and examples of the plan.
+//! Properties and examples of the plan.
 
 mod cases;
 mod laws;

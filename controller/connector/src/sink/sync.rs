@@ -86,7 +86,7 @@ impl StoreSync {
     }
 
     fn report(&self, plan: &Plan) {
-        self.metrics.planned(&plan.sizes, &plan.problems);
+        self.metrics.record_plan(&plan.sizes, &plan.problems);
         let mut reported = self.reported.lock();
         for problem in plan.problems.iter().filter(|problem| !reported.contains(problem)) {
             let Problem { registry, service, reason } = problem;

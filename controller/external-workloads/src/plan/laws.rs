@@ -1,4 +1,4 @@
-//! Laws of plans, for any service, any workloads and any slices that former plans or other people left.
+//! Properties of plans, for any service, any workloads and any slices that former plans or other people left.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,8 @@ fn three(store: &MemoryStore) -> Vec<Process> {
 
 /// The index of the leader. There must never be two.
 fn holder(processes: &[Process]) -> Option<usize> {
-    let holders: Vec<usize> = (0..processes.len()).filter(|index| processes[*index].lease.held()).collect();
+    let holders: Vec<usize> =
+        (0..processes.len()).filter(|index| processes[*index].lease.is_held()).collect();
     assert!(holders.len() < 2, "{holders:?} hold it");
     holders.first().copied()
 }
@@ -63,7 +64,7 @@ async fn resigning_leader_hands_over_at_once() {
         assert!(until_held(&processes, Duration::from_secs(1)).await < Duration::from_secs(1));
         let first = processes.remove(holder(&processes).unwrap());
         first.election.resign().await;
-        assert!(!first.lease.held());
+        assert!(!first.lease.is_held());
     }
     assert_eq!(store.list(KEY).await.unwrap().entries, []);
 }
@@ -84,9 +85,9 @@ async fn partitioned_leader_steps_down_before_another_wins() {
     let first = holder(&processes).unwrap();
     processes[first].wire.cut();
     let start = Instant::now();
-    while processes[first].lease.held() {
+    while processes[first].lease.is_held() {
         sleep(ms(10)).await;
-        assert_eq!(holder(&processes), processes[first].lease.held().then_some(first));
+        assert_eq!(holder(&processes), processes[first].lease.is_held().then_some(first));
     }
     let stepped_down = start.elapsed();
     assert!((8..=10).contains(&stepped_down.as_secs()), "{stepped_down:?}");

@@ -16,7 +16,7 @@ fn assert_has(text: &str, line: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_eight_are_there_with_their_names_and_name_of_queue() {
+async fn eight_metrics_have_their_names_and_queue_label() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
     let policy = RetryPolicy { budget: Some(1), ..RetryPolicy::default() };

@@ -17,9 +17,9 @@ const CELLS: [Row; 9] = [
     (NODE, CLUSTER_IP, ["A m", "A m", "L m"]),
     (NODE, NODE_PORT, ["A m", "A m", "A m"]),
     (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
-    (OUTSIDE, CLUSTER_IP, ["A m", "A m", "L m"]),
-    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
-    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+    (EXTERNAL, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (EXTERNAL, NODE_PORT, ["A m", "L", "A m"]),
+    (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
 /// The differences without known pod ranges. Every client but the node itself is outside then: pods reach only local backends
@@ -32,9 +32,9 @@ const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
     (NODE, CLUSTER_IP, ["A m", "A m", "L m"]),
     (NODE, NODE_PORT, ["A m", "A m", "A m"]),
     (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
-    (OUTSIDE, CLUSTER_IP, ["A m", "A m", "L m"]),
-    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
-    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+    (EXTERNAL, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (EXTERNAL, NODE_PORT, ["A m", "L", "A m"]),
+    (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
 fn flow_from(from: &str) -> Flow {
@@ -44,7 +44,7 @@ fn flow_from(from: &str) -> Flow {
 fn cell(snapshot: &Snapshot, from: &str, to: &str) -> String {
     let Verdict::Backends(delivery) = traced(snapshot, from, to).verdict else { panic!("{from} to {to}") };
     let backends = match endpoints(&delivery).as_slice() {
-        [one] if one == HERE => "L",
+        [one] if one == LOCAL => "L",
         [_, _] => "A",
         other => panic!("{from} to {to}: {other:?}"),
     };
@@ -59,9 +59,9 @@ const CELLS_WITHOUT_DETECTION: [Row; 9] = [
     (NODE, CLUSTER_IP, ["A", "A", "L"]),
     (NODE, NODE_PORT, ["A m", "A m", "A m"]),
     (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
-    (OUTSIDE, CLUSTER_IP, ["A", "A", "L"]),
-    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
-    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+    (EXTERNAL, CLUSTER_IP, ["A", "A", "L"]),
+    (EXTERNAL, NODE_PORT, ["A m", "L", "A m"]),
+    (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
 /// The differences with masquerade-all. Source: the overrides of the same test.
@@ -72,9 +72,9 @@ const CELLS_WITH_MASQUERADE_ALL: [Row; 9] = [
     (NODE, CLUSTER_IP, ["A m", "A m", "L m"]),
     (NODE, NODE_PORT, ["A m", "A m", "A m"]),
     (NODE, LOAD_BALANCER, ["A m", "A m", "A m"]),
-    (OUTSIDE, CLUSTER_IP, ["A m", "A m", "L m"]),
-    (OUTSIDE, NODE_PORT, ["A m", "L", "A m"]),
-    (OUTSIDE, LOAD_BALANCER, ["A m", "L", "A m"]),
+    (EXTERNAL, CLUSTER_IP, ["A m", "A m", "L m"]),
+    (EXTERNAL, NODE_PORT, ["A m", "L", "A m"]),
+    (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
 fn check(rows: &[Row], pods: &[IpNetwork]) {
@@ -136,7 +136,7 @@ fn pods_are_recognized_by_their_incoming_interface() {
     };
     for (flow, client, detection) in [
         (from(POD, Some("veth12")), Client::LocalPod, Detection::Known),
-        (from(OUTSIDE, Some("cni0")), Client::LocalPod, Detection::Known),
+        (from(EXTERNAL, Some("cni0")), Client::LocalPod, Detection::Known),
         (from(POD, Some("eth0")), Client::Outside, Detection::Known),
         (from(POD, None), Client::Outside, Detection::NeedsInterface),
         (from(NODE, None), Client::Node, Detection::NeedsInterface),
@@ -149,7 +149,7 @@ fn pods_are_recognized_by_their_incoming_interface() {
 fn external_ip_is_served_like_load_balancer_address() {
     for external_policy in [Cluster, Local] {
         let service = ContivService { external_policy, ..web(vec![here(), there()]) };
-        for from in [POD, NODE, OUTSIDE] {
+        for from in [POD, NODE, EXTERNAL] {
             let by = |to| delivery(service.clone(), from, to);
             assert_eq!(by(EXTERNAL_IP), by(LOAD_BALANCER), "{from} {external_policy:?}");
         }

@@ -28,7 +28,7 @@ affinity  a client keeps its backend until 600 s after its last new connection
 #[test]
 fn drop_names_the_policy_and_a_remedy() {
     let service = ContivService { external_policy: Local, ..web(vec![there()]) };
-    let text = traced(&snapshot_of(vec![service]), OUTSIDE, NODE_PORT).to_string();
+    let text = traced(&snapshot_of(vec![service]), EXTERNAL, NODE_PORT).to_string();
     for part in ["by its node port", "DROPPED", "external policy Local", "use another node"] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }

@@ -10,7 +10,7 @@ use crate::{
 fn frontends_without_backends_reject_under_every_policy() {
     for policy in [Cluster, Local] {
         let empty = ContivService { external_policy: policy, internal_policy: policy, ..web(vec![]) };
-        for from in [POD, NODE, OUTSIDE] {
+        for from in [POD, NODE, EXTERNAL] {
             for to in [CLUSTER_IP, NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
                 let expected = Verdict::Rejected(RejectReason::NoBackends);
                 assert_eq!(verdict(empty.clone(), from, to), expected, "{from} to {to}");
@@ -23,17 +23,17 @@ fn frontends_without_backends_reject_under_every_policy() {
 fn policy_local_without_local_backend_drops_only_its_traffic() {
     let internal = ContivService { internal_policy: Local, ..web(vec![there()]) };
     let external = ContivService { external_policy: Local, ..web(vec![there()]) };
-    for from in [POD, NODE, OUTSIDE] {
+    for from in [POD, NODE, EXTERNAL] {
         let dropped = Verdict::Dropped(DropReason::InternalPolicyLocal);
         assert_eq!(verdict(internal.clone(), from, CLUSTER_IP), dropped, "{from}");
-        assert_eq!(endpoints(&delivery(internal.clone(), from, NODE_PORT)), [THERE], "{from}");
-        assert_eq!(endpoints(&delivery(external.clone(), from, CLUSTER_IP)), [THERE], "{from}");
+        assert_eq!(endpoints(&delivery(internal.clone(), from, NODE_PORT)), [REMOTE], "{from}");
+        assert_eq!(endpoints(&delivery(external.clone(), from, CLUSTER_IP)), [REMOTE], "{from}");
     }
     for to in [NODE_PORT, LOAD_BALANCER, EXTERNAL_IP] {
         let dropped = Verdict::Dropped(DropReason::ExternalPolicyLocal);
-        assert_eq!(verdict(external.clone(), OUTSIDE, to), dropped, "{to}");
+        assert_eq!(verdict(external.clone(), EXTERNAL, to), dropped, "{to}");
         for from in [POD, NODE] {
-            assert_eq!(endpoints(&delivery(external.clone(), from, to)), [THERE], "{from} to {to}");
+            assert_eq!(endpoints(&delivery(external.clone(), from, to)), [REMOTE], "{from} to {to}");
         }
     }
 }
@@ -41,10 +41,10 @@ fn policy_local_without_local_backend_drops_only_its_traffic() {
 #[test]
 fn terminating_backends_serve_without_ready_ones_per_scope() {
     let service = ContivService { external_policy: Local, ..web(vec![terminating(here()), there()]) };
-    let outside = delivery(service.clone(), OUTSIDE, NODE_PORT);
-    assert_eq!((endpoints(&outside), outside.pool), (vec![HERE.to_owned()], Pool::Terminating));
+    let outside = delivery(service.clone(), EXTERNAL, NODE_PORT);
+    assert_eq!((endpoints(&outside), outside.pool), (vec![LOCAL.to_owned()], Pool::Terminating));
     let inside = delivery(service, POD, NODE_PORT);
-    assert_eq!((endpoints(&inside), inside.pool), (vec![THERE.to_owned()], Pool::Ready));
+    assert_eq!((endpoints(&inside), inside.pool), (vec![REMOTE.to_owned()], Pool::Ready));
     let last = delivery(web(vec![terminating(here()), terminating(there())]), POD, CLUSTER_IP);
     assert_eq!((last.candidates.len(), last.pool), (2, Pool::Terminating));
 }
@@ -54,16 +54,19 @@ fn topology_excludes_backends_except_with_policy_local() {
     let left_out = Backend { in_topology: false, ..here() };
     let service = ContivService { external_policy: Local, ..web(vec![left_out, there()]) };
     let cluster = delivery(service.clone(), POD, CLUSTER_IP);
-    assert_eq!((endpoints(&cluster), cluster.pool), (vec![THERE.to_owned()], Pool::Topology { left_out: 1 }));
-    let local = delivery(service, OUTSIDE, NODE_PORT);
-    assert_eq!((endpoints(&local), local.pool), (vec![HERE.to_owned()], Pool::Ready));
+    assert_eq!(
+        (endpoints(&cluster), cluster.pool),
+        (vec![REMOTE.to_owned()], Pool::Topology { left_out: 1 })
+    );
+    let local = delivery(service, EXTERNAL, NODE_PORT);
+    assert_eq!((endpoints(&local), local.pool), (vec![LOCAL.to_owned()], Pool::Ready));
 }
 
 #[test]
 fn backends_of_the_other_family_are_no_candidates() {
     let v6 = Backend::new("[fd00::1]:8080".parse().unwrap());
     let both = delivery(web(vec![there(), v6.clone()]), POD, CLUSTER_IP);
-    assert_eq!(endpoints(&both), [THERE]);
+    assert_eq!(endpoints(&both), [REMOTE]);
     for internal_policy in [Cluster, Local] {
         let service = ContivService { internal_policy, ..web(vec![v6.clone()]) };
         let expected = RejectReason::BackendsOfOtherFamily;
@@ -101,18 +104,18 @@ fn source_ranges_restrict_load_balancers_and_optionally_node_ports() {
     let forbidden = Verdict::Dropped(DropReason::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
     let is_served = |verdict| matches!(verdict, Verdict::Backends(_));
     for to in [CLUSTER_IP, NODE_PORT, EXTERNAL_IP] {
-        assert!(is_served(verdict(guarded.clone(), OUTSIDE, to)), "{to}");
+        assert!(is_served(verdict(guarded.clone(), EXTERNAL, to)), "{to}");
     }
-    assert_eq!(verdict(guarded.clone(), OUTSIDE, LOAD_BALANCER), forbidden);
+    assert_eq!(verdict(guarded.clone(), EXTERNAL, LOAD_BALANCER), forbidden);
     assert_eq!(verdict(guarded.clone(), POD, LOAD_BALANCER), forbidden, "pods are no exception");
     assert!(is_served(verdict(guarded.clone(), "192.0.2.9", LOAD_BALANCER)));
     guarded.source_ranges_on_node_ports = true;
-    assert_eq!(verdict(guarded.clone(), OUTSIDE, NODE_PORT), forbidden);
+    assert_eq!(verdict(guarded.clone(), EXTERNAL, NODE_PORT), forbidden);
     guarded.ports[0].backends.clear();
-    assert_eq!(verdict(guarded.clone(), OUTSIDE, NODE_PORT), forbidden, "before it could be rejected");
+    assert_eq!(verdict(guarded.clone(), EXTERNAL, NODE_PORT), forbidden, "before it could be rejected");
     guarded.source_ranges = BTreeSet::from([range("2001:db8::/32")]);
     guarded.ports[0].backends.push(here());
-    assert!(is_served(verdict(guarded, OUTSIDE, LOAD_BALANCER)), "no range is of this family");
+    assert!(is_served(verdict(guarded, EXTERNAL, LOAD_BALANCER)), "no range is of this family");
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn service_answers_only_in_families_of_its_cluster_ips() {
         assert_eq!(verdict(service.clone(), POD, to), Verdict::Untouched, "{to}");
     }
     service.cluster_ips = Addresses::new();
-    assert_eq!(endpoints(&delivery(service, POD, NODE_PORT)), [HERE], "without any it lives in both");
+    assert_eq!(endpoints(&delivery(service, POD, NODE_PORT)), [LOCAL], "without any it lives in both");
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn trace_is_read_back_from_its_json() {
         ContivService { external_policy: Local, ..web(vec![there()]) },
     ] {
         let snapshot = snapshot_of(vec![service, loser.clone()]);
-        for from in [POD, NODE, OUTSIDE] {
+        for from in [POD, NODE, EXTERNAL] {
             for to in [CLUSTER_IP, NODE_PORT, LOAD_BALANCER, "10.96.0.1:81", "10.96.0.9:80", "192.0.2.1:80"] {
                 let trace = traced(&snapshot, from, to);
                 let json = serde_json::to_string(&trace).unwrap();

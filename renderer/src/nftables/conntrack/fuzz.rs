@@ -1,4 +1,4 @@
-//! Laws of conntrack messages.
+//! Properties of conntrack messages.
 
 use super::{constants::NFNL_SUBSYS_CTNETLINK, flow::Flow};
 use crate::netlink::message::messages;

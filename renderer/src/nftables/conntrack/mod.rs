@@ -4,7 +4,7 @@
 //! and each of them renews the timeout.
 //!
 //! ```text
-//! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► suspects ─ netlink ─► dump, compare, delete
+//! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► filter ─ netlink ─► dump, compare, delete
 //! ```
 
 mod constants;

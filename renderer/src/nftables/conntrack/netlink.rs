@@ -125,12 +125,12 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
         end_message(&mut request, start);
     }
     socket.send(&request, "delete stale flows")?;
-    let (mut heard, mut deleted, mut refusal) = (0, 0, None);
-    while heard < flows.len() {
+    let (mut acknowledged, mut deleted, mut refusal) = (0, 0, None);
+    while acknowledged < flows.len() {
         let received = socket.receive("receive whether stale flows were deleted");
         let received = socket.drained(received)?;
         for message in messages(&received).filter(|message| message.kind == NLMSG_ERROR) {
-            heard += 1;
+            acknowledged += 1;
             match -message.error_code() {
                 0 => deleted += 1,
                 // It has ended already.

@@ -207,8 +207,8 @@ impl State {
     fn take_in(&mut self, request: Request) {
         match request {
             Request::Coming(services) => {
-                for suspects in [&mut self.current, &mut self.next] {
-                    suspects.allow(services.iter().map(|service| &**service));
+                for filter in [&mut self.current, &mut self.next] {
+                    filter.allow(services.iter().map(|service| &**service));
                 }
             }
             Request::Changed(changes) => {

@@ -78,8 +78,8 @@ impl Branch {
         self.decisive = None;
     }
 
-    /// A set was asked. `refuses`: it was to have the packet, and does not.
-    pub(super) const fn asked(&mut self, set: Set, refuses: bool) {
+    /// Records that a rule looked a set up. `refuses`: the rule matches because the set does not have the packet.
+    pub(super) const fn looks_up(&mut self, set: Set, refuses: bool) {
         let is_final = matches!(self.decisive, Some(Decisive { is_final: true, .. }));
         if can_decide(set.kind) && !is_final {
             self.decisive = Some(Decisive { set, is_final: refuses });

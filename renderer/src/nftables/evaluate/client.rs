@@ -9,11 +9,11 @@ use crate::nftables::{element::Key, layout::SetKind};
 /// How the rules classify the client of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Client {
-    /// How it is identified as a pod of this node; none if it is not.
+    /// How it is identified as a pod of this node. None if it is no such pod.
     pub pod: Option<PodDetection>,
-    /// Its address is one of this node: `fib saddr type local`.
+    /// True if its address is one of this node: `fib saddr type local`.
     pub is_own: bool,
-    /// Its address or interface is in one of the `no-masquerade…` sets: it is not masqueraded behind cluster IPs.
+    /// True if its address or interface is in one of the `no-masquerade…` sets: its connections to cluster IPs are not masqueraded.
     pub keeps_source: bool,
 }
 
@@ -50,7 +50,7 @@ impl Client {
         Ok(Self { pod, is_own, keeps_source: kept.0 || kept.1 })
     }
 
-    /// The same as a class of the model.
+    /// The corresponding class in the model's trace.
     pub(super) const fn kind(self) -> trace::Client {
         match self {
             Self { pod: Some(_), .. } => trace::Client::LocalPod,

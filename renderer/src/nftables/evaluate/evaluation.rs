@@ -49,7 +49,7 @@ pub enum Choice {
 pub enum FlowOutcome {
     /// It reaches a backend.
     Served {
-        /// Which.
+        /// The backend.
         backend: SocketAddr,
         /// The backend sees the node's address instead of the client's.
         masqueraded: bool,

@@ -1,4 +1,4 @@
-//! Tables with wrong elements: which differences are found, and their text.
+//! Tables with wrong elements: the differences that are reported, and the text of the evaluation.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -15,15 +15,15 @@ use crate::nftables::{
 };
 
 const POD: &str = "10.244.1.5";
-const OUTSIDE: &str = "198.51.100.7";
+const EXTERNAL: &str = "198.51.100.7";
 const CLUSTER_IP: &str = "10.96.0.1:80";
 const LOAD_BALANCER: &str = "203.0.113.1:80";
-const HERE: &str = "10.244.1.10:8080";
-const THERE: &str = "10.244.2.10:8080";
+const LOCAL: &str = "10.244.1.10:8080";
+const REMOTE: &str = "10.244.2.10:8080";
 
 /// A service with a backend on this node and one elsewhere.
 fn web() -> ContivService {
-    let here = Backend { local: true, ..Backend::new(HERE.parse().unwrap()) };
+    let local = Backend { local: true, ..Backend::new(LOCAL.parse().unwrap()) };
     ContivService {
         cluster_ips: Addresses::from(["10.96.0.1".parse().unwrap()]),
         external_ips: Addresses::from(["203.0.113.1".parse().unwrap()]),
@@ -33,7 +33,7 @@ fn web() -> ContivService {
             protocol: Protocol::Tcp,
             name: "http".into(),
             node_port: Some(30080),
-            backends: vec![here, Backend::new(THERE.parse().unwrap())],
+            backends: vec![local, Backend::new(REMOTE.parse().unwrap())],
         }],
         ..ContivService::new(ServiceId::new("shop", "web"))
     }
@@ -64,12 +64,12 @@ const fn v4(kind: SetKind) -> Set {
 }
 
 /// A goto to the chain with this number of slots.
-const fn chain(slots: u32, outside: Option<u32>) -> Value {
+const fn chain(slots: u32, external_slots: Option<u32>) -> Value {
     let (family, choice) = (Family::V4, PickChoice::Random);
-    Value::Goto(DemandChain::Pick(PickChain { family, node_port: false, choice, slots, outside }))
+    Value::Goto(DemandChain::Pick(PickChain { family, node_port: false, choice, slots, external_slots }))
 }
 
-/// The differences of a flow after a manual change of a service's table.
+/// Changes elements of a service's table, and evaluates a flow. Returns its differences, and the text of the evaluation.
 fn differences_and_text(
     service: ContivService,
     from: &str,
@@ -80,15 +80,15 @@ fn differences_and_text(
     let mut table = Rendered::of(&snapshot);
     let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
     let desired = trace(&snapshot, &flow);
-    let Ok(right) = evaluate(&mut table, &flow);
-    assert_eq!(differences(&desired, &right), Vec::<String>::new(), "before anything is changed");
+    let Ok(unchanged) = evaluate(&mut table, &flow);
+    assert_eq!(differences(&desired, &unchanged), Vec::<String>::new(), "before anything is changed");
     for (kind, key, value) in changes {
         table.change(v4(*kind), *key, *value);
-        // The chain of this number exists.
+        // A chain is found by its number in another map.
         if let Some(Value::Goto(chain)) = value
-            && let Some(led) = of_chain(*chain)
+            && let Some(element) = of_chain(*chain)
         {
-            table.change(led.set, led.key, Some(led.value));
+            table.change(element.set, element.key, Some(element.value));
         }
     }
     let Ok(answer) = evaluate(&mut table, &flow);
@@ -96,7 +96,7 @@ fn differences_and_text(
 }
 
 #[test]
-fn service_that_is_not_there_is_named() {
+fn missing_service_is_reported() {
     let gone = (SetKind::Services, Key::Frontend(frontend(CLUSTER_IP)), None);
     let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &[gone]);
     assert_eq!(
@@ -107,7 +107,7 @@ fn service_that_is_not_there_is_named() {
 }
 
 #[test]
-fn slot_without_backend_and_oversized_share_are_named() {
+fn empty_slot_is_reported() {
     let hole = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), None);
     let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &[hole]);
     assert_eq!(
@@ -121,7 +121,7 @@ fn slot_without_backend_and_oversized_share_are_named() {
 }
 
 #[test]
-fn backend_that_was_replaced_is_named_with_one_in_its_place() {
+fn replaced_backend_is_reported_with_its_replacement() {
     let other = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), Some(backend("192.0.2.1:80")));
     let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[other]);
     assert_eq!(
@@ -134,12 +134,12 @@ fn backend_that_was_replaced_is_named_with_one_in_its_place() {
 }
 
 #[test]
-fn share_that_is_not_by_weight_is_named() {
+fn wrong_share_is_reported() {
     let key = frontend(CLUSTER_IP);
     let changes = [
         (SetKind::Services, Key::Frontend(key), Some(chain(4, None))),
-        (SetKind::Backends, Key::Slot(key, 2), Some(backend(HERE))),
-        (SetKind::Backends, Key::Slot(key, 3), Some(backend(HERE))),
+        (SetKind::Backends, Key::Slot(key, 2), Some(backend(LOCAL))),
+        (SetKind::Backends, Key::Slot(key, 3), Some(backend(LOCAL))),
     ];
     let (differences, text) = differences_and_text(web(), POD, CLUSTER_IP, &changes);
     assert_eq!(
@@ -153,7 +153,7 @@ fn share_that_is_not_by_weight_is_named() {
 }
 
 #[test]
-fn source_that_is_hidden_or_shown_against_rules_is_named() {
+fn wrong_masquerading_is_reported() {
     let range = "10.244.1.0/24".parse().unwrap();
     let gone = [SetKind::Pods, SetKind::NoMasquerade].map(|kind| (kind, Key::Range(range), None));
     let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &gone);
@@ -166,20 +166,20 @@ fn source_that_is_hidden_or_shown_against_rules_is_named() {
         ]
     );
     let shown = (SetKind::MasqueradeAlways, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = differences_and_text(web(), OUTSIDE, LOAD_BALANCER, &[shown]);
+    let (differences, _) = differences_and_text(web(), EXTERNAL, LOAD_BALANCER, &[shown]);
     assert_eq!(differences.len(), 2);
     assert!(differences[0].contains("10.244.1.10:8080 sees the client's address"), "{differences:?}");
-    // Hairpin masquerading applies to a pod that reaches itself, and to no other.
+    // Hairpin masquerading applies only to a pod that reaches itself.
     let hairpin = (SetKind::Hairpin, Key::Pair("10.244.1.10".parse().unwrap()), None);
     let (differences, _) = differences_and_text(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
     assert_eq!(differences.len(), 1, "{differences:?}");
 }
 
 #[test]
-fn verdict_differences_are_named() {
+fn verdict_differences_are_reported() {
     let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
     let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = differences_and_text(ranged(), OUTSIDE, LOAD_BALANCER, &[open]);
+    let (differences, _) = differences_and_text(ranged(), EXTERNAL, LOAD_BALANCER, &[open]);
     assert_eq!(differences[0], "the connection should be dropped, but goes to 10.244.1.10:8080");
 
     let closed =
@@ -194,12 +194,12 @@ fn verdict_differences_are_named() {
 
     let mut empty = web();
     empty.ports[0].backends.clear();
-    let unrefused = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
-    let (differences, _) = differences_and_text(empty, OUTSIDE, LOAD_BALANCER, &[unrefused]);
+    let accepted = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let (differences, _) = differences_and_text(empty, EXTERNAL, LOAD_BALANCER, &[accepted]);
     assert_eq!(differences, ["the connection should be rejected, but is left alone: no element concerns it"]);
 
     let foreign = (SetKind::ClusterIps, Key::Address("203.0.113.1".parse().unwrap()), Some(Value::None));
-    let (differences, _) = differences_and_text(web(), OUTSIDE, "203.0.113.1:81", &[foreign]);
+    let (differences, _) = differences_and_text(web(), EXTERNAL, "203.0.113.1:81", &[foreign]);
     assert_eq!(
         differences,
         ["the connection should be left alone, but is rejected by an element of cluster-ips4"]
@@ -210,12 +210,12 @@ fn verdict_differences_are_named() {
     let key = Key::Frontend(frontend(LOAD_BALANCER));
     let for_all = chain(1, None);
     let (differences, _) =
-        differences_and_text(remote, OUTSIDE, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
+        differences_and_text(remote, EXTERNAL, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
     assert_eq!(differences, ["the connection should be dropped, but goes to 10.244.2.10:8080"]);
     let local = ContivService { external_policy: TrafficPolicy::Local, ..web() };
     let (differences, _) = differences_and_text(
         local.clone(),
-        OUTSIDE,
+        EXTERNAL,
         LOAD_BALANCER,
         &[(SetKind::Services, key, Some(chain(2, Some(0))))],
     );
@@ -224,7 +224,7 @@ fn verdict_differences_are_named() {
         ["the connection should reach a backend, but is dropped by an element of services4"]
     );
     let hole = (SetKind::BackendsExternal, Key::Slot(frontend(LOAD_BALANCER), 0), None);
-    let (differences, _) = differences_and_text(local, OUTSIDE, LOAD_BALANCER, &[hole]);
+    let (differences, _) = differences_and_text(local, EXTERNAL, LOAD_BALANCER, &[hole]);
     assert_eq!(
         differences,
         ["the connection should reach a backend, but is dropped by an element of backends-external4"]
@@ -232,7 +232,7 @@ fn verdict_differences_are_named() {
 }
 
 #[test]
-fn affinity_differences_are_named() {
+fn affinity_differences_are_reported() {
     let sticky = || ContivService { session_affinity_timeout: 600, ..web() };
     let key = frontend(CLUSTER_IP);
     let (differences, text) =
@@ -252,7 +252,7 @@ fn affinity_differences_are_named() {
     assert!(differences.len() == 1 && differences[0].contains("60 s"), "{differences:?}");
 
     let client = Key::Client(key, POD.parse().unwrap());
-    let right = (SetKind::Affinity, client, Some(backend(THERE)));
+    let right = (SetKind::Affinity, client, Some(backend(REMOTE)));
     let (differences, text) = differences_and_text(sticky(), POD, CLUSTER_IP, &[right]);
     assert_eq!(differences, Vec::<String>::new());
     assert!(text.contains("its next connection goes to 10.244.2.10:8080"), "{text}");
@@ -266,7 +266,7 @@ fn affinity_differences_are_named() {
 
 #[test]
 fn translated_flow_is_not_rejected_at_its_backend_address() {
-    let refused = (SetKind::NoEndpoints, Key::Frontend(frontend(THERE)), Some(Value::None));
+    let refused = (SetKind::NoEndpoints, Key::Frontend(frontend(REMOTE)), Some(Value::None));
     let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[refused]);
     assert_eq!(differences, Vec::<String>::new());
 }

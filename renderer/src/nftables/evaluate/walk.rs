@@ -26,8 +26,9 @@ struct Walk<'w, 'a, T> {
     bases: Vec<(Hook, Rules)>,
 }
 
+/// How the traversal of a chain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ruling {
+enum HookVerdict {
     Accept,
     Drop,
     Reject,
@@ -39,7 +40,7 @@ enum Next {
     Rule,
     Goto(Rules),
     Jump(Rules),
-    End(Ruling),
+    End(HookVerdict),
     /// The branch has divided into others, which have ended.
     Nothing,
 }
@@ -133,12 +134,12 @@ impl<T: Tables> Walk<'_, '_, T> {
                 branch.enters_chain();
                 self.run(rules.clone(), branch, &mut ends)?;
             }
-            for (branch, ruling) in ends {
+            for (branch, verdict) in ends {
                 let set = branch.decisive_set();
-                match ruling {
-                    Ruling::Accept => branches.push(branch),
-                    Ruling::Drop => refused.push((branch, FlowOutcome::Dropped { set })),
-                    Ruling::Reject => refused.push((branch, FlowOutcome::Rejected { set })),
+                match verdict {
+                    HookVerdict::Accept => branches.push(branch),
+                    HookVerdict::Drop => refused.push((branch, FlowOutcome::Dropped { set })),
+                    HookVerdict::Reject => refused.push((branch, FlowOutcome::Rejected { set })),
                 }
             }
         }
@@ -150,7 +151,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         &mut self,
         mut rules: Rules,
         mut branch: Branch,
-        ends: &mut Vec<(Branch, Ruling)>,
+        ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<(), T::Error> {
         // The return positions of jumps.
         let mut stack: Vec<(Rules, usize)> = Vec::new();
@@ -169,15 +170,15 @@ impl<T: Tables> Walk<'_, '_, T> {
                     stack.push((std::mem::replace(&mut rules, to), at));
                     at = 0;
                 }
-                Next::End(ruling) => {
-                    ends.push((branch, ruling));
+                Next::End(verdict) => {
+                    ends.push((branch, verdict));
                     return Ok(());
                 }
                 Next::Nothing => return Ok(()),
             }
         }
         // The policy of all base chains.
-        ends.push((branch, Ruling::Accept));
+        ends.push((branch, HookVerdict::Accept));
         Ok(())
     }
 
@@ -185,7 +186,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         &mut self,
         rule: &Rule,
         branch: &mut Branch,
-        ends: &mut Vec<(Branch, Ruling)>,
+        ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<Next, T::Error> {
         for statement in &rule.statements {
             if statement.header().is_some_and(|family| family != self.lookup.family()) {
@@ -203,7 +204,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         &mut self,
         statement: &Statement,
         branch: &mut Branch,
-        ends: &mut Vec<(Branch, Ruling)>,
+        ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<Next, T::Error> {
         let if_matches = |matches| if matches { Next::Statement } else { Next::Rule };
         Ok(match statement {
@@ -217,7 +218,7 @@ impl<T: Tables> Walk<'_, '_, T> {
             Statement::MatchSet(key, comparison, set) => {
                 let is_wanted = *comparison == Comparison::Is;
                 let is_in = self.is_in(key, *set, branch)?;
-                branch.asked(*set, !is_in && !is_wanted);
+                branch.looks_up(*set, !is_in && !is_wanted);
                 if_matches(is_in == is_wanted)
             }
             Statement::ResetPriority => {
@@ -225,7 +226,7 @@ impl<T: Tables> Walk<'_, '_, T> {
                 Next::Statement
             }
             Statement::SetPriority(key, map) => {
-                branch.asked(*map, false);
+                branch.looks_up(*map, false);
                 match self.value(key, *map, branch)? {
                     Some(Value::Goto(chain)) => {
                         let Some((_, number)) = chain.number() else { return Ok(Next::Rule) };
@@ -248,11 +249,11 @@ impl<T: Tables> Walk<'_, '_, T> {
             }
             Statement::Masquerade => {
                 branch.is_masqueraded = true;
-                Next::End(Ruling::Accept)
+                Next::End(HookVerdict::Accept)
             }
-            Statement::RejectWithTcpReset | Statement::Reject => Next::End(Ruling::Reject),
-            Statement::Accept => Next::End(Ruling::Accept),
-            Statement::Drop => Next::End(Ruling::Drop),
+            Statement::RejectWithTcpReset | Statement::Reject => Next::End(HookVerdict::Reject),
+            Statement::Accept => Next::End(HookVerdict::Accept),
+            Statement::Drop => Next::End(HookVerdict::Drop),
             Statement::Goto(chain) => Next::Goto(rules_of(chain)),
             Statement::Jump(chain) => Next::Jump(rules_of(chain)),
         })
@@ -265,24 +266,24 @@ impl<T: Tables> Walk<'_, '_, T> {
         key: &[Field],
         map: Set,
         branch: &mut Branch,
-        ends: &mut Vec<(Branch, Ruling)>,
+        ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<Next, T::Error> {
         let Some((last, frontend)) = key.split_last() else { return Ok(Next::Rule) };
         let (Field::Random(slots) | Field::ClientHash(_, slots)) = *last else {
             branch.asks_memory = true;
             if let Some(Value::Backend(backend)) = self.value(key, map, branch)? {
-                ends.push((branch.remembered(backend.into()), Ruling::Accept));
+                ends.push((branch.remembered(backend.into()), HookVerdict::Accept));
             }
             // It may be forgotten by the next time.
             return Ok(Next::Rule);
         };
         let Some(Key::Frontend(frontend)) = self.key(frontend, branch) else { return Ok(Next::Rule) };
         branch.drawn_by = Some(*last);
-        branch.asked(map, false);
+        branch.looks_up(map, false);
         let mut empty = None;
         for (backend, slots) in self.lookup.slots(map, frontend, slots)? {
             match backend {
-                Some(backend) => ends.push((branch.translated(backend, slots), Ruling::Accept)),
+                Some(backend) => ends.push((branch.translated(backend, slots), HookVerdict::Accept)),
                 None => empty = Some(slots),
             }
         }

@@ -1,5 +1,5 @@
-//! The base chains of other tables on the path of a connection. They belong to others; but someone who looks for a lost packet
-//! needs to know that they exist, and whether they drop packets.
+//! The base chains of other tables on the path of a connection. They belong to other programs, but may be
+//! the reason of a lost packet: so they are listed, with whether they drop packets.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 

@@ -98,13 +98,14 @@ mod tests {
                 assert_eq!(DemandChain::by_name(&learn.to_string()), Some(learn));
                 let (of, number) = learn.number().unwrap();
                 assert_eq!(LearnChain::by_number(of, number).map(DemandChain::Learn), Some(learn));
-                for (outside, choice, slots) in [
+                for (external_slots, choice, slots) in [
                     (None, Choice::Random, 1),
                     (Some(0), Choice::Sticky, 2),
                     (None, Choice::Client, 1021),
                     (Some(12), Choice::Client, 3),
                 ] {
-                    let pick = DemandChain::Pick(PickChain { family, node_port, choice, slots, outside });
+                    let pick = PickChain { family, node_port, choice, slots, external_slots };
+                    let pick = DemandChain::Pick(pick);
                     assert_eq!(DemandChain::by_name(&pick.to_string()), Some(pick));
                     let (of, number) = pick.number().unwrap();
                     assert_eq!(PickChain::by_number(of, number).map(DemandChain::Pick), Some(pick));

@@ -26,7 +26,7 @@ pub(crate) use field::Field;
 pub(crate) use hook::{FORWARD, Hook, INPUT, OUTPUT, POSTROUTING, PREROUTING};
 pub(crate) use learn::LearnChain;
 pub(crate) use module::KernelModule;
-pub(crate) use pick::{Choice, MAX_OUTSIDE_SLOTS, MAX_SLOTS, PickChain};
+pub(crate) use pick::{Choice, MAX_EXTERNAL_SLOTS, MAX_SLOTS, PickChain};
 pub(crate) use rule::{Comparison, Constant, Flag, Rule, Statement};
 pub(crate) use rules::chains;
 pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};

@@ -8,7 +8,7 @@ use super::{
         Rule,
         Statement::{self, Dnat, Drop, ResetPriority},
     },
-    rules::{from_outside, frontend, rule},
+    rules::{from_external_client, frontend, rule},
 };
 
 /// How a slot is chosen.
@@ -44,9 +44,9 @@ pub(crate) struct PickChain {
     pub(crate) choice: Choice,
     /// At least 1.
     pub(crate) slots: u32,
-    /// With external policy Local: the number of slots for outside clients, which have their own backends, or are dropped with
+    /// With external policy Local: the number of slots for clients outside, which have their own backends, or are dropped with
     /// none. None if they are served like all others.
-    pub(crate) outside: Option<u32>,
+    pub(crate) external_slots: Option<u32>,
 }
 
 impl fmt::Display for PickChain {
@@ -54,21 +54,21 @@ impl fmt::Display for PickChain {
         let node_port = if self.node_port { "-node-port" } else { "" };
         let choice = self.choice.infix();
         write!(f, "pick{choice}{node_port}-v{}-{}", self.family.digit(), self.slots)?;
-        self.outside.map_or(Ok(()), |slots| write!(f, "{OUTSIDE}{slots}"))
+        self.external_slots.map_or(Ok(()), |slots| write!(f, "{EXTERNAL_INFIX}{slots}"))
     }
 }
 
-/// The part of a chain's name before the slots for outside clients.
-const OUTSIDE: &str = "-external-";
+/// The part of a chain's name before the slots for clients outside.
+const EXTERNAL_INFIX: &str = "-external-";
 
 /// The most slots that a number has room for.
 pub(crate) const MAX_SLOTS: u32 = 0xffff;
-/// The most slots for outside clients that a number has room for: it holds one more than their number, or 0 for none.
-pub(crate) const MAX_OUTSIDE_SLOTS: u32 = OUTSIDE_MASK - 1;
+/// The most slots for clients outside that a number has room for: it holds one more than their number, or 0 for none.
+pub(crate) const MAX_EXTERNAL_SLOTS: u32 = EXTERNAL_MASK - 1;
 
 // The parts of a number: the slots in the lower half, which nft prints after the colon.
-const OUTSIDE_SHIFT: u32 = 16;
-const OUTSIDE_MASK: u32 = 0x1fff;
+const EXTERNAL_SHIFT: u32 = 16;
+const EXTERNAL_MASK: u32 = 0x1fff;
 const CHOICE_SHIFT: u32 = 29;
 const CHOICE_MASK: u32 = 0b11;
 const NODE_PORT: u32 = 1 << 31;
@@ -78,24 +78,24 @@ impl PickChain {
     pub(crate) fn number(self) -> u32 {
         let choice = Choice::ALL.into_iter().zip(0..).find(|(choice, _)| *choice == self.choice);
         let choice = choice.map_or(0, |(_, number)| number);
-        let outside = self.outside.map_or(0, |slots| slots + 1);
-        debug_assert!(self.slots <= MAX_SLOTS && outside <= OUTSIDE_MASK, "{self} has no number");
+        let external_slots = self.external_slots.map_or(0, |slots| slots + 1);
+        debug_assert!(self.slots <= MAX_SLOTS && external_slots <= EXTERNAL_MASK, "{self} has no number");
         let node_port = if self.node_port { NODE_PORT } else { 0 };
-        node_port | choice << CHOICE_SHIFT | outside << OUTSIDE_SHIFT | self.slots
+        node_port | choice << CHOICE_SHIFT | external_slots << EXTERNAL_SHIFT | self.slots
     }
 
     /// The chain of this number; none if it is not the number of a pick chain.
     pub(crate) fn by_number(family: Family, number: u32) -> Option<Self> {
         let choice = Choice::ALL.into_iter().nth((number >> CHOICE_SHIFT & CHOICE_MASK) as usize)?;
         let slots = Some(number & MAX_SLOTS).filter(|slots| *slots > 0)?;
-        let outside = (number >> OUTSIDE_SHIFT & OUTSIDE_MASK).checked_sub(1);
-        Some(Self { family, node_port: number & NODE_PORT != 0, choice, slots, outside })
+        let external_slots = (number >> EXTERNAL_SHIFT & EXTERNAL_MASK).checked_sub(1);
+        Some(Self { family, node_port: number & NODE_PORT != 0, choice, slots, external_slots })
     }
 
     /// The chain of this name; none if it is not the name of a pick chain.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         let rest = name.strip_prefix("pick")?;
-        let (rest, outside) = match rest.split_once(OUTSIDE) {
+        let (rest, external_slots) = match rest.split_once(EXTERNAL_INFIX) {
             Some((rest, slots)) => (rest, Some(slots.parse().ok()?)),
             None => (rest, None),
         };
@@ -106,13 +106,13 @@ impl PickChain {
         let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
         let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
         let slots = slots.parse().ok().filter(|slots| *slots > 0)?;
-        Some(Self { family, node_port, choice, slots, outside })
+        Some(Self { family, node_port, choice, slots, external_slots })
     }
 
     /// The slots of a client, and their map.
-    pub(crate) const fn slots_of(self, outside: bool) -> (Set, u32) {
-        match self.outside {
-            Some(slots) if outside => (Set::new(SetKind::BackendsExternal, self.family), slots),
+    pub(crate) const fn slots_of(self, is_external: bool) -> (Set, u32) {
+        match self.external_slots {
+            Some(slots) if is_external => (Set::new(SetKind::BackendsExternal, self.family), slots),
             _ => (Set::new(SetKind::Backends, self.family), self.slots),
         }
     }
@@ -126,14 +126,14 @@ impl PickChain {
             (self.choice == Choice::Sticky)
                 .then(|| rule(reason, [self.translate(Field::Saddr(self.family), memory)]))
         };
-        let draw = |reason, is_outside, who| rule(reason, [who, self.draw(is_outside)]);
-        let drop_outside = |reason| rule(reason, [from_outside(self.family), vec![Drop]]);
+        let draw = |reason, is_external, who| rule(reason, [who, self.draw(is_external)]);
+        let drop_external = |reason| rule(reason, [from_external_client(self.family), vec![Drop]]);
         let mut rules = Vec::new();
-        match self.outside {
+        match self.external_slots {
             None => rules.extend(recall()),
-            // Affinity entries do not distinguish outside clients.
+            // Affinity entries do not distinguish clients outside.
             Some(0) => {
-                rules.push(drop_outside(
+                rules.push(drop_external(
                     "No backend on this node: the policy allows clients outside no other backend.",
                 ));
                 rules.extend(recall());
@@ -141,8 +141,8 @@ impl PickChain {
             Some(_) => {
                 rules.extend(recall());
                 let reason = "Clients outside get backends of this node.";
-                rules.push(draw(reason, true, from_outside(self.family)));
-                rules.push(drop_outside("Their slot is empty: no other backend is for them."));
+                rules.push(draw(reason, true, from_external_client(self.family)));
+                rules.push(drop_external("Their slot is empty: no other backend is for them."));
             }
         }
         rules.push(draw("Selects one of the slots; each has a backend.", false, Vec::new()));
@@ -152,8 +152,8 @@ impl PickChain {
         rules
     }
 
-    fn draw(self, is_outside: bool) -> Vec<Statement> {
-        let (map, slots) = self.slots_of(is_outside);
+    fn draw(self, is_external: bool) -> Vec<Statement> {
+        let (map, slots) = self.slots_of(is_external);
         let slot = match self.choice {
             Choice::Random | Choice::Sticky => Field::Random(slots),
             Choice::Client => Field::ClientHash(self.family, slots),

@@ -413,7 +413,7 @@ pub(super) const fn dnat() -> Statement {
 }
 
 /// The client is neither a pod of this node nor the node itself.
-pub(super) fn from_outside(family: Family) -> Vec<Statement> {
+pub(super) fn from_external_client(family: Family) -> Vec<Statement> {
     vec![
         MatchSet(vec![Field::Saddr(family)], IsNot, Set::new(SetKind::Pods, family)),
         MatchSet(vec![Field::InputInterface], IsNot, Set::new(SetKind::PodInterfaces, family)),

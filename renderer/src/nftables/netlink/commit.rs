@@ -14,25 +14,25 @@ use crate::netlink::{
 };
 
 /// A batch of more bytes than this is committed while our listener has left the group.
-const UNHEARD_BATCH_BYTES: usize = 64 << 10;
+const MAX_SUBSCRIBED_BATCH_BYTES: usize = 64 << 10;
 
 impl Socket {
     /// Sends a batch and waits for the result. Returns the number of bytes sent.
     pub(crate) fn commit(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
         let result = match &self.membership {
-            Some(_) if batch.len() > UNHEARD_BATCH_BYTES => self.commit_unheard(batch),
-            _ => self.commit_heard(batch),
+            Some(_) if batch.len() > MAX_SUBSCRIBED_BATCH_BYTES => self.commit_unsubscribed(batch),
+            _ => self.send_and_receive(batch),
         };
         self.drained(result)
     }
 
     /// Commits while our listener has left the group, and notifies it if it missed a foreign transaction.
-    fn commit_unheard(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
-        let Some(membership) = self.membership.take() else { return self.commit_heard(batch) };
+    fn commit_unsubscribed(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
+        let Some(membership) = self.membership.take() else { return self.send_and_receive(batch) };
         let before = self.generation()?;
         let failed = |action| move |source| NetlinkError::Socket { action, source };
         membership.leave().map_err(failed("leave the group of listeners"))?;
-        let result = self.commit_heard(batch);
+        let result = self.send_and_receive(batch);
         // If any of this fails the membership is gone, which ends the listener, and it is started again.
         membership.rejoin().map_err(failed("join the group of listeners again"))?;
         if self.generation()? != before.wrapping_add(result.is_ok().into()) {
@@ -42,7 +42,7 @@ impl Socket {
         result
     }
 
-    fn commit_heard(&mut self, mut batch: Batch) -> Result<usize, NetlinkError> {
+    fn send_and_receive(&mut self, mut batch: Batch) -> Result<usize, NetlinkError> {
         let (bytes, last) = batch.finish();
         let length = bytes.len();
         self.send(bytes, "send a batch to the kernel")?;

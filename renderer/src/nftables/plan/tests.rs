@@ -48,52 +48,56 @@ fn plans(service: &ContivService) -> (FrontendPlan, FrontendPlan) {
 }
 
 /// A plan of a service without affinity and without source ranges.
-fn expected(serving: ConnectionAction, outside: Outside, masquerade: Masquerade) -> FrontendPlan {
-    FrontendPlan { serving, outside, masquerade, choice: Choice::Random, sources: None }
+fn expected(
+    serving: ConnectionAction,
+    external_clients: ExternalClients,
+    masquerade: Masquerade,
+) -> FrontendPlan {
+    FrontendPlan { serving, external_clients, masquerade, choice: Choice::Random, sources: None }
 }
 
-const HERE: &str = "10.244.1.10";
-const THERE: &str = "10.244.2.10";
+const LOCAL: &str = "10.244.1.10";
+const REMOTE: &str = "10.244.2.10";
 
 #[test]
 fn policy_cluster_reaches_all_backends_and_masquerades_external() {
-    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let backends = vec![ready(LOCAL, true), ready(REMOTE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, backends));
-    let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
-    assert_eq!(cluster, expected(serving.clone(), Outside::Same, Masquerade::ClusterIp));
-    assert_eq!(external, expected(serving, Outside::Same, Masquerade::Always));
+    let serving = ConnectionAction::Backends(equal_shares(&[LOCAL, REMOTE]));
+    assert_eq!(cluster, expected(serving.clone(), ExternalClients::Same, Masquerade::ClusterIp));
+    assert_eq!(external, expected(serving, ExternalClients::Same, Masquerade::Always));
 }
 
 #[test]
 fn external_local_outside_reaches_only_local_backends_unmasqueraded() {
-    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let backends = vec![ready(LOCAL, true), ready(REMOTE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
-    let serving = ConnectionAction::Backends(equal_shares(&[HERE, THERE]));
+    let serving = ConnectionAction::Backends(equal_shares(&[LOCAL, REMOTE]));
     assert_eq!(cluster.serving, serving);
-    let outside = Outside::Backends(equal_shares(&[HERE]));
-    assert_eq!(external, expected(serving, outside, Masquerade::Own));
+    let external_clients = ExternalClients::Backends(equal_shares(&[LOCAL]));
+    assert_eq!(external, expected(serving, external_clients, Masquerade::Local));
 }
 
 #[test]
 fn external_local_without_local_backend_drops_only_outside() {
     let (_, external) =
-        plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(THERE, false)]));
-    let serving = ConnectionAction::Backends(equal_shares(&[THERE]));
-    assert_eq!(external, expected(serving, Outside::Drop, Masquerade::Own));
+        plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(REMOTE, false)]));
+    let serving = ConnectionAction::Backends(equal_shares(&[REMOTE]));
+    assert_eq!(external, expected(serving, ExternalClients::Drop, Masquerade::Local));
 }
 
 #[test]
 fn internal_local_cluster_ip_reaches_only_local_backends() {
-    let backends = vec![ready(HERE, true), ready(THERE, false)];
+    let backends = vec![ready(LOCAL, true), ready(REMOTE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, backends));
-    assert_eq!(cluster.serving, ConnectionAction::Backends(equal_shares(&[HERE])));
-    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[HERE, THERE])));
+    assert_eq!(cluster.serving, ConnectionAction::Backends(equal_shares(&[LOCAL])));
+    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[LOCAL, REMOTE])));
 }
 
 #[test]
 fn internal_local_without_local_backend_drops_the_cluster_ip() {
     let (cluster, _) =
-        plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, vec![ready(THERE, false)]));
+        plans(&service(TrafficPolicy::Local, TrafficPolicy::Cluster, vec![ready(REMOTE, false)]));
     assert_eq!(cluster.serving, ConnectionAction::Drop);
 }
 
@@ -102,23 +106,29 @@ fn service_without_backends_rejects_under_every_policy() {
     for internal in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
         for external in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
             let (cluster, external) = plans(&service(internal, external, vec![]));
-            assert_eq!((cluster.serving, cluster.outside), (ConnectionAction::Reject, Outside::Same));
-            assert_eq!((external.serving, external.outside), (ConnectionAction::Reject, Outside::Same));
+            assert_eq!(
+                (cluster.serving, cluster.external_clients),
+                (ConnectionAction::Reject, ExternalClients::Same)
+            );
+            assert_eq!(
+                (external.serving, external.external_clients),
+                (ConnectionAction::Reject, ExternalClients::Same)
+            );
         }
     }
 }
 
 #[test]
 fn terminating_backends_serve_without_ready_ones_per_scope() {
-    let backends = vec![backend(HERE, true, BackendState::Terminating), ready(THERE, false)];
+    let backends = vec![backend(LOCAL, true, BackendState::Terminating), ready(REMOTE, false)];
     let (_, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
-    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[THERE])));
-    assert_eq!(external.outside, Outside::Backends(equal_shares(&[HERE])));
+    assert_eq!(external.serving, ConnectionAction::Backends(equal_shares(&[REMOTE])));
+    assert_eq!(external.external_clients, ExternalClients::Backends(equal_shares(&[LOCAL])));
 }
 
 #[test]
 fn service_answers_only_in_families_of_its_cluster_addresses() {
-    let mut v6 = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let mut v6 = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
     v6.cluster_ips = Addresses::from(["fd00:10:96::1".parse().unwrap()]);
     let plan = plan(&v6);
     let keys: Vec<String> = plan.frontends.keys().map(ToString::to_string).collect();
@@ -131,7 +141,7 @@ fn service_answers_only_in_families_of_its_cluster_addresses() {
 
 #[test]
 fn service_without_cluster_address_answers_in_both_families() {
-    let mut bare = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let mut bare = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
     bare.cluster_ips = Addresses::new();
     let keys: Vec<String> = plan(&bare).frontends.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["0.0.0.0 . tcp . 30080", "203.0.113.1 . tcp . 80", ":: . tcp . 30080"]);
@@ -139,7 +149,7 @@ fn service_without_cluster_address_answers_in_both_families() {
 
 #[test]
 fn address_that_older_service_holds_is_left_out() {
-    let mut loser = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let mut loser = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
     let lost = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
     loser.lost.insert(lost, ServiceId::new("default", "older"));
     let plan = plan(&loser);
@@ -151,7 +161,7 @@ fn address_that_older_service_holds_is_left_out() {
 
 #[test]
 fn unspecified_address_never_becomes_a_frontend() {
-    let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let mut odd = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
     odd.external_ips = Addresses::from(["0.0.0.0".parse().unwrap()]);
     assert!(!plan(&odd).frontends.contains_key(&key("0.0.0.0", 80)));
 }
@@ -159,7 +169,7 @@ fn unspecified_address_never_becomes_a_frontend() {
 #[test]
 fn affinity_has_a_timeout_unless_shared_or_by_client_address() {
     let choice = |timeout, shared, balance| {
-        let mut sticky = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+        let mut sticky = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
         (sticky.session_affinity_timeout, sticky.affinity_shared, sticky.balance) =
             (timeout, shared, balance);
         plans(&sticky).0.choice
@@ -173,7 +183,7 @@ fn affinity_has_a_timeout_unless_shared_or_by_client_address() {
 
 #[test]
 fn source_ranges_cover_load_balancers_and_optionally_node_ports() {
-    let mut guarded = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(HERE, true)]);
+    let mut guarded = service(TrafficPolicy::Cluster, TrafficPolicy::Cluster, vec![ready(LOCAL, true)]);
     guarded.external_ips.insert("203.0.113.2".parse().unwrap());
     guarded.load_balancer_ips = Addresses::from(["203.0.113.2".parse().unwrap()]);
     let v4: IpNetwork = "192.0.2.0/24".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Laws of the remembered table, with a kernel that is only a set of elements.
+//! Properties of the remembered table, with a kernel that is only a set of elements.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -83,24 +83,26 @@ impl Comparison<'_> {
         if desired.is_memory {
             return self.memory(&place, found);
         }
-        for (key, desired_held) in &desired.elements {
-            self.found.checked += desired_held.len();
+        for (key, required) in &desired.elements {
+            self.found.checked += required.len();
             match found.elements.get(key) {
                 None => self.report(&place, key, Deviation::Missing),
-                Some(held) if held == desired_held => {}
-                Some(held) => self.held(&place, key, desired_held, held, desired.fixed.contains(key)),
+                Some(stored) if stored == required => {}
+                Some(stored) => {
+                    self.compare_entries(&place, key, required, stored, desired.fixed.contains(key));
+                }
             }
         }
-        for (key, held) in found.elements.iter().filter(|(key, _)| !desired.elements.contains_key(*key)) {
+        for (key, stored) in found.elements.iter().filter(|(key, _)| !desired.elements.contains_key(*key)) {
             self.found.checked += 1;
-            if !is_of_unused_chain(name, key, held) {
+            if !is_of_unused_chain(name, key, stored) {
                 self.report(&place, key, Deviation::Foreign);
             }
         }
     }
 
     /// The order of slots depends on history, unless it is fixed; their number does not.
-    fn held(
+    fn compare_entries(
         &mut self,
         place: &str,
         key: &str,
@@ -110,7 +112,7 @@ impl Comparison<'_> {
     ) {
         let has_slots = desired.iter().any(|(slot, _)| slot.is_some());
         if fixed || !has_slots {
-            let text = |held: &BTreeSet<StoredEntry>| held.iter().map(text).collect::<Vec<_>>().join(", ");
+            let text = |all: &BTreeSet<StoredEntry>| all.iter().map(text).collect::<Vec<_>>().join(", ");
             let of = |all: &BTreeSet<StoredEntry>, but: &BTreeSet<StoredEntry>| {
                 text(&all.difference(but).cloned().collect())
             };
@@ -138,11 +140,11 @@ impl Comparison<'_> {
 
     /// Affinity entries are allowed for frontends with affinity, with backends of theirs.
     fn memory(&mut self, place: &str, found: &KernelSet) {
-        for (key, held) in &found.elements {
+        for (key, stored) in &found.elements {
             self.found.checked += 1;
             let backends =
                 key.rsplit_once(" . ").and_then(|(frontend, _)| self.desired.memories.get(frontend));
-            if !held.iter().all(|(_, value)| backends.is_some_and(|backends| backends.contains(value))) {
+            if !stored.iter().all(|(_, value)| backends.is_some_and(|backends| backends.contains(value))) {
                 self.report(place, key, Deviation::Foreign);
             }
         }
@@ -150,17 +152,17 @@ impl Comparison<'_> {
 }
 
 /// True if it leads from a number to its chain, which no frontend needs at present.
-fn is_of_unused_chain(set: &str, key: &str, held: &BTreeSet<StoredEntry>) -> bool {
-    let chain = held.first().and_then(|(_, value)| DemandChain::by_name(value.strip_prefix("goto ")?));
+fn is_of_unused_chain(set: &str, key: &str, stored: &BTreeSet<StoredEntry>) -> bool {
+    let chain = stored.first().and_then(|(_, value)| DemandChain::by_name(value.strip_prefix("goto ")?));
     let element = chain.and_then(of_chain);
     element.is_some_and(|element| {
         element.set.name() == set && element.to_string().starts_with(&format!("{key} : "))
     })
 }
 
-fn slots_by_value(held: &BTreeSet<StoredEntry>) -> BTreeMap<&str, usize> {
+fn slots_by_value(stored: &BTreeSet<StoredEntry>) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
-    for (_, value) in held {
+    for (_, value) in stored {
         *counts.entry(value.as_str()).or_default() += 1;
     }
     counts

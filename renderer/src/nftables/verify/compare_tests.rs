@@ -42,15 +42,15 @@ fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)>
     let desired = DesiredTable::new(&snapshot(3));
     let mut kernel = kernel(&desired);
     damage(&mut kernel);
-    let told = |drift: Drift| {
+    let texts = |drift: Drift| {
         let service = drift.service.map(|service| service.to_string()).unwrap_or_default();
         let deviation = format!("{} {}", drift.deviation.word(), drift.deviation.detail()).trim().to_owned();
         (service, format!("{}: {}", drift.place, drift.element), deviation)
     };
-    compare(&desired, &kernel).drift.into_iter().map(told).collect()
+    compare(&desired, &kernel).drift.into_iter().map(texts).collect()
 }
 
-fn told(service: &str, element: &str, deviation: &str) -> (String, String, String) {
+fn drift_of(service: &str, element: &str, deviation: &str) -> (String, String, String) {
     (service.to_owned(), element.to_owned(), deviation.to_owned())
 }
 
@@ -69,16 +69,16 @@ fn correct_kernel_has_no_drift() {
 fn drift_is_named_missing_foreign_or_different_with_its_service() {
     let service = "default/web";
     let missing = drift(|kernel| drop(set(kernel, "services4").remove(WEB)));
-    assert_eq!(missing, [told(service, &format!("map services4: {WEB}"), "missing")]);
+    assert_eq!(missing, [drift_of(service, &format!("map services4: {WEB}"), "missing")]);
     let foreign = drift(|kernel| {
         set(kernel, "cluster-ips4").insert("10.9.9.9".to_owned(), [(None, String::new())].into());
     });
-    assert_eq!(foreign, [told("", "set cluster-ips4: 10.9.9.9", "foreign")]);
+    assert_eq!(foreign, [drift_of("", "set cluster-ips4: 10.9.9.9", "foreign")]);
     let different = drift(|kernel| {
         set(kernel, "services4").insert(WEB.to_owned(), [(None, "0:9".to_owned())].into());
     });
     let detail = "different is 0:9, expected 0:3";
-    assert_eq!(different, [told(service, &format!("map services4: {WEB}"), detail)]);
+    assert_eq!(different, [drift_of(service, &format!("map services4: {WEB}"), detail)]);
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn backend_that_was_replaced_is_one_missing_and_one_foreign() {
     });
     let place = format!("map backends4: {WEB}");
     let expected = [
-        told("default/web", &format!("{place} : 10.244.1.2 . 8080"), "missing"),
-        told("default/web", &format!("{place} : 192.0.2.9 . 80"), "foreign"),
+        drift_of("default/web", &format!("{place} : 10.244.1.2 . 8080"), "missing"),
+        drift_of("default/web", &format!("{place} : 192.0.2.9 . 80"), "foreign"),
     ];
     assert_eq!(found, expected);
 }
@@ -104,7 +104,7 @@ fn slots_no_packet_finds_are_drift() {
         slots.insert((Some(7), "10.244.1.1 . 8080".to_owned()));
     });
     let detail = "different slots that are not numbered from 0: some are never found";
-    assert_eq!(found, [told("default/web", &format!("map backends4: {WEB}"), detail)]);
+    assert_eq!(found, [drift_of("default/web", &format!("map backends4: {WEB}"), detail)]);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         kernel.sets.insert("theirs".to_owned(), theirs);
         kernel.sets.get_mut("no-endpoints4").unwrap().declaration[2] = 1;
     });
-    let told: Vec<(&str, &str)> =
-        found.iter().map(|(_, element, told)| (element.as_str(), told.split(' ').next().unwrap())).collect();
+    let deviations: Vec<(&str, &str)> =
+        found.iter().map(|(_, element, text)| (element.as_str(), text.split(' ').next().unwrap())).collect();
     let expected = [
         ("chains: check-v4", "missing"),
         ("chains: filter-input", "different"),
@@ -135,7 +135,7 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         ("sets: theirs", "foreign"),
         ("table inet contiv: ", "different"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(deviations, expected);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn affinity_memory_of_wrong_backends_is_drift() {
     };
     assert_eq!(remember("10.244.1.1 . 8080"), []);
     let foreign = remember("10.244.9.9 . 8080");
-    assert_eq!(foreign, [told("default/web", &format!("map affinity4: {WEB} . 10.0.0.9"), "foreign")]);
+    assert_eq!(foreign, [drift_of("default/web", &format!("map affinity4: {WEB} . 10.0.0.9"), "foreign")]);
 }
 
 proptest! {
@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(compare(&desired, &kernel).drift.is_empty());
         let slot = u32::try_from(damaged).unwrap();
         let mut wrong = slots;
-        wrong.retain(|(held, _)| *held != Some(slot));
+        wrong.retain(|(other, _)| *other != Some(slot));
         wrong.insert((Some(slot), backend(order[(damaged + 1) % 6])));
         set(&mut kernel, "backends4").insert(WEB.to_owned(), wrong);
         prop_assert_eq!(compare(&desired, &kernel).drift.len(), 2, "one has a slot too many, one has none");

@@ -1,4 +1,5 @@
-//! Data of the kernel as text, by the type that the kernel stores with each set. Source: nftables' `include/datatype.h`.
+//! Formats keys and values of sets as text, by the data type that the kernel stores with each set. Source: nftables'
+//! `include/datatype.h`.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -6,15 +7,15 @@ use ipnetwork::IpNetwork;
 
 use crate::nftables::netlink::constants::{NFPROTO_IPV4, NFPROTO_IPV6};
 
-/// A type of data. A concatenation packs several numbers of types at six bits each.
+/// A data type of nftables. The number of a concatenation packs those of its types, six bits each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Type {
+enum DataType {
     Family,
     Integer,
     Address(usize),
     Protocol,
     Port,
-    /// The handle of a traffic class, as the priority of a packet is.
+    /// The handle of a traffic class: the type of `meta priority`.
     Class,
     Interface,
 }
@@ -22,7 +23,7 @@ enum Type {
 const TYPE_BITS: u32 = 6;
 const TYPE_MASK: u32 = (1 << TYPE_BITS) - 1;
 
-impl Type {
+impl DataType {
     const fn by_number(number: u32) -> Option<Self> {
         Some(match number {
             2 => Self::Family,
@@ -47,7 +48,7 @@ impl Type {
         }
     }
 
-    /// In nft's format. Integers here are drawn by the kernel, and so in host order.
+    /// Formats a value like `nft`. Integers are in host order: here they are slots, which the kernel's `numgen` and `jhash` write.
     fn text(self, bytes: &[u8]) -> Option<String> {
         Some(match self {
             Self::Integer => u32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
@@ -86,35 +87,34 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The types of a concatenation, or the single type; none if one is unknown.
-fn types(number: u32) -> Option<Vec<Type>> {
+/// The types of a concatenation, or the single type. None if one is unknown.
+fn types(number: u32) -> Option<Vec<DataType>> {
     let mut types = Vec::new();
     let mut rest = number;
     while rest > 0 {
-        types.insert(0, Type::by_number(rest & TYPE_MASK)?);
+        types.insert(0, DataType::by_number(rest & TYPE_MASK)?);
         rest >>= TYPE_BITS;
     }
     (!types.is_empty()).then_some(types)
 }
 
 /// One part of a key: its type, its first and its last value.
-type Part<'a> = (Type, &'a [u8], &'a [u8]);
+type Part<'a> = (DataType, &'a [u8], &'a [u8]);
 
-/// The text of a key from `first` to `last`, or of a value; in hexadecimal if its type is unknown.
-///
-/// A last part that is an integer is returned separately: it is the number of a slot.
+/// Formats a key from `first` to `last`, or a value; in hexadecimal if its type is unknown. If the last part of a concatenation is
+/// an integer, it is the number of a slot, and returned separately.
 pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u32>) {
     let unknown = || {
         let mut text = "0x".to_owned();
         for byte in first {
-            // Writing to text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
         }
         (text, None)
     };
     let Some(mut parts) = parts(number, first, last) else { return unknown() };
     let slot = match parts.last() {
-        Some((Type::Integer, first, last)) if first == last && parts.len() > 1 => {
+        Some((DataType::Integer, first, last)) if first == last && parts.len() > 1 => {
             let slot = (*first).try_into().ok().map(u32::from_ne_bytes);
             parts.pop();
             slot
@@ -128,8 +128,8 @@ pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u3
 fn parts<'a>(number: u32, first: &'a [u8], last: &'a [u8]) -> Option<Vec<Part<'a>>> {
     let types = types(number)?;
     if let [only] = types[..] {
-        let is_right = first.len() == only.width() && last.len() == only.width();
-        return is_right.then(|| vec![(only, first, last)]);
+        let has_width = first.len() == only.width() && last.len() == only.width();
+        return has_width.then(|| vec![(only, first, last)]);
     }
     let mut at = 0;
     let mut parts = Vec::new();
@@ -146,13 +146,13 @@ fn part_text((one, first, last): Part<'_>) -> Option<String> {
     if first == last {
         return one.text(first);
     }
-    if let Type::Interface = one {
+    if let DataType::Interface = one {
         // A prefix of names: the remaining bytes of the last value are filled with ones.
         let stem = last.iter().take_while(|byte| **byte != u8::MAX).count();
         let name = str::from_utf8(first.get(..stem)?).ok()?;
         return Some(format!("\"{}*\"", name.escape_debug()));
     }
-    if let (Type::Address(width), Some(begin), Some(end)) = (one, address(first), address(last)) {
+    if let (DataType::Address(width), Some(begin), Some(end)) = (one, address(first), address(last)) {
         let prefixes = 0..=u8::try_from(width * 8).ok()?;
         let mut networks = prefixes.filter_map(|prefix| IpNetwork::new(begin, prefix).ok());
         let network = networks.find(|network| network.network() == begin && network.broadcast() == end);
@@ -169,7 +169,7 @@ mod tests {
     const FRONTEND: u32 = (7 << 12) + (12 << 6) + 13;
 
     #[test]
-    fn concatenation_is_read_by_its_types_and_slot_is_apart() {
+    fn concatenation_is_split_by_its_types_and_slot() {
         let key = [10, 96, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0];
         assert_eq!(text(FRONTEND, &key, &key), ("10.96.0.1 . tcp . 80".to_owned(), None));
         let with_slot = [&key[..], &5_u32.to_ne_bytes()].concat();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn range_is_a_prefix_where_possible() {
+    fn range_is_shown_as_prefix_where_possible() {
         let range = |first: [u8; 4], last: [u8; 4]| text(IPV4, &first, &last).0;
         assert_eq!(range([10, 0, 0, 0], [10, 0, 255, 255]), "10.0.0.0/16");
         assert_eq!(range([0; 4], [255; 4]), "0.0.0.0/0");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn datum_of_another_type_or_length_is_shown_as_bytes() {
+    fn unknown_type_or_wrong_length_is_shown_as_bytes() {
         assert_eq!(text(63, &[1, 255], &[1, 255]).0, "0x01ff");
         assert_eq!(text(IPV4, &[1, 2], &[1, 2]).0, "0x0102");
         assert_eq!(text(0, &[], &[]).0, "0x");

@@ -61,12 +61,12 @@ impl DesiredTable {
             }
         }
         for element in table.elements() {
-            desired.take(&element);
+            desired.insert(&element);
         }
         desired
     }
 
-    fn take(&mut self, element: &Element) {
+    fn insert(&mut self, element: &Element) {
         // The text that `contiv render` prints, and that nft reads.
         let text = element.to_string();
         let (key, value) = text.split_once(" : ").unwrap_or((&text, ""));
@@ -80,7 +80,7 @@ impl DesiredTable {
         if let (Key::Frontend(_), Value::Goto(DemandChain::Pick(pick))) = (element.key, element.value)
             && pick.choice == Choice::Client
         {
-            for (map, _) in [false, true].map(|outside| pick.slots_of(outside)) {
+            for (map, _) in [false, true].map(|is_external| pick.slots_of(is_external)) {
                 self.sets.entry(map.name()).or_default().fixed.insert(key.clone());
             }
         }

@@ -180,7 +180,7 @@ pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Att
     let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
     let mut read = KernelSet { declaration, ..KernelSet::default() };
     if let Some(first) = element.nested(elem::KEY).and_then(|key| key.get(data::VALUE)) {
-        read.take_element(first, element);
+        read.insert_element(first, element);
     }
     lines(read)
 }
@@ -191,8 +191,8 @@ fn lines(set: KernelSet) -> Vec<String> {
         let value = if value.is_empty() { String::new() } else { format!(" : {value}") };
         format!("{key}{slot}{value}")
     };
-    let of_key = |(key, held): (String, std::collections::BTreeSet<reader::StoredEntry>)| {
-        held.into_iter().map(move |(slot, value)| line(&key, slot, &value)).collect::<Vec<_>>()
+    let of_key = |(key, entries): (String, std::collections::BTreeSet<reader::StoredEntry>)| {
+        entries.into_iter().map(move |(slot, value)| line(&key, slot, &value)).collect::<Vec<_>>()
     };
     set.elements.into_iter().flat_map(of_key).collect()
 }

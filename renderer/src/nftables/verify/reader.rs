@@ -25,8 +25,8 @@ impl KernelTable {
     /// True if an element leads to the chain.
     pub(super) fn leads_to(&self, chain: &str) -> bool {
         let verdict = format!("goto {chain}");
-        let mut held = self.sets.values().flat_map(|set| set.elements.values()).flatten();
-        held.any(|(_, value)| *value == verdict)
+        let mut entries = self.sets.values().flat_map(|set| set.elements.values()).flatten();
+        entries.any(|(_, value)| *value == verdict)
     }
 }
 
@@ -139,7 +139,7 @@ fn read_elements(
                 // If one interval begins where another ends, the end comes first.
                 bounds.insert((first.to_vec(), !is_end));
             } else {
-                set.take_element(first, element);
+                set.insert_element(first, element);
             }
         }
     })?;
@@ -148,11 +148,11 @@ fn read_elements(
         if is_begin {
             begin = Some(bound);
         } else if let Some(first) = begin.take() {
-            set.take(&first, &before(bound), None);
+            set.insert(&first, &before(bound), None);
         }
     }
     if let Some(first) = begin {
-        set.take(&first, &vec![u8::MAX; first.len()], None);
+        set.insert(&first, &vec![u8::MAX; first.len()], None);
     }
     Ok(())
 }
@@ -174,14 +174,14 @@ fn before(mut key: Vec<u8>) -> Vec<u8> {
 
 impl KernelSet {
     /// Adds an element that is listed as a single one.
-    pub(super) fn take_element(&mut self, first: &[u8], element: Attributes<'_>) {
+    pub(super) fn insert_element(&mut self, first: &[u8], element: Attributes<'_>) {
         let [flags, ..] = self.declaration;
         let last = key(element, elem::KEY_END).filter(|_| flags & set::FLAG_CONCAT != 0);
         let data = element.nested(elem::DATA).filter(|_| flags & set::FLAG_MAP != 0);
-        self.take(first, last.unwrap_or(first), data);
+        self.insert(first, last.unwrap_or(first), data);
     }
 
-    fn take(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
+    fn insert(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
         let [_, key_type, _, data_type, _] = self.declaration;
         let (key, slot) = datum::text(key_type, first, last);
         let value = data.map(|data| match (data_type, data.nested(data::VERDICT), data.get(data::VALUE)) {

@@ -49,7 +49,7 @@ impl ForeignChangeCollector {
     /// Adds a message about the table. False if the change does not matter.
     ///
     /// Affinity entries time out by themselves, and deleting one does no harm: its client draws again.
-    pub(super) fn take(&mut self, kind: u8, object: Attributes<'_>) -> bool {
+    pub(super) fn add(&mut self, kind: u8, object: Attributes<'_>) -> bool {
         let set = match kind {
             msg::NEWSETELEM | msg::DELSETELEM => object.text(elem::LIST_SET),
             msg::NEWSET | msg::DELSET => object.text(set::NAME),
@@ -60,13 +60,13 @@ impl ForeignChangeCollector {
             msg::NEWCHAIN | msg::DELCHAIN | msg::NEWRULE | msg::DELRULE => self.rules = true,
             // Anonymous sets belong to rules.
             _ if set.is_some_and(|name| name.starts_with(ANONYMOUS)) => self.rules = true,
-            msg::NEWSETELEM | msg::DELSETELEM => return self.take_elements(kind, set, object),
+            msg::NEWSETELEM | msg::DELSETELEM => return self.add_elements(kind, set, object),
             _ => self.is_more = true,
         }
         true
     }
 
-    fn take_elements(&mut self, kind: u8, set: Option<&str>, object: Attributes<'_>) -> bool {
+    fn add_elements(&mut self, kind: u8, set: Option<&str>, object: Attributes<'_>) -> bool {
         let Some(set) = set.and_then(Set::by_name) else {
             self.is_more = true;
             return true;
@@ -89,8 +89,8 @@ impl ForeignChangeCollector {
 }
 
 impl From<ForeignChangeCollector> for ForeignTableChange {
-    fn from(damaged: ForeignChangeCollector) -> Self {
-        match damaged {
+    fn from(collector: ForeignChangeCollector) -> Self {
+        match collector {
             // With the table everything in it is removed.
             ForeignChangeCollector { table_gone: true, .. } => Self::Table,
             ForeignChangeCollector { is_more: true, .. } => Self::Anything,

@@ -34,7 +34,7 @@ struct ChangedObject {
 
 impl Summary {
     /// Adds a message about the table.
-    pub(super) fn take(&mut self, kind: u8, object: Attributes<'_>) {
+    pub(super) fn add(&mut self, kind: u8, object: Attributes<'_>) {
         let name = match kind {
             msg::NEWCHAIN | msg::DELCHAIN => object.text(chain::NAME),
             msg::NEWRULE | msg::DELRULE => object.text(rule::CHAIN),

@@ -63,10 +63,10 @@ proptest! {
                 after.node.clone_from(&before.node);
             }
             let was: BTreeSet<Destination> = desired.destinations().collect();
-            let touched = desired.update(&ChangeSet::between(&before, &after));
+            let affected = desired.update(&ChangeSet::between(&before, &after));
             prop_assert_eq!(&desired, &Desired::new(&after, options));
             let is: BTreeSet<Destination> = desired.destinations().collect();
-            prop_assert!(was.symmetric_difference(&is).all(|changed| touched.contains(changed)));
+            prop_assert!(was.symmetric_difference(&is).all(|changed| affected.contains(changed)));
             before = after;
         }
     }

@@ -35,8 +35,9 @@ impl Direct {
             let group = Nexthop::Group { grouping: self.options.grouping, members: members.clone() };
             let _ = writeln!(text, "id {id} {group}");
         }
-        for (address, way) in &self.routes {
-            let route = KernelRoute { table: table(self.options, *way), address: *address, way: *way };
+        for (address, next_hop) in &self.routes {
+            let next_hop = *next_hop;
+            let route = KernelRoute { table: table(self.options, next_hop), address: *address, next_hop };
             let _ = writeln!(text, "{route}");
         }
         text

@@ -62,21 +62,21 @@ impl DesiredServices {
         node: &NodeFacts,
         has_route: impl Fn(IpAddr) -> bool,
     ) -> BTreeSet<IpAddr> {
-        let mut touched = BTreeSet::new();
+        let mut affected = BTreeSet::new();
         for (id, change) in &changes.services {
             // It has no route to an address that another service holds.
             let had: BTreeSet<IpAddr> = self.held_by(id).collect();
             let before = self.release(id);
-            touched.extend(before.iter().flat_map(|plan| plan.targets.keys()));
+            affected.extend(before.iter().flat_map(|plan| plan.targets.keys()));
             let Some(service) = &change.new else { continue };
             if service.assignment.addresses.routes() {
                 self.claim(service, node);
             } else if before.is_some() {
                 self.keep_routes(service, node, |address| had.contains(&address) && has_route(address));
             }
-            touched.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys()));
+            affected.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys()));
         }
-        touched
+        affected
     }
 
     /// The target of an address; none if no route is desired.

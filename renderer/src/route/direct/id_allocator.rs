@@ -1,10 +1,10 @@
-//! Allocates numbers of next hops, and tracks their users.
+//! Allocates next hop IDs, and counts the groups that use each next hop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::route::nexthop::{END_ID, FIRST_ID, Grouping, Hop, Member};
 
-/// The group of one address.
+/// The next hop group of one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) id: u32,
@@ -12,32 +12,32 @@ pub(super) struct Group {
     pub(super) members: Vec<Member>,
 }
 
-/// A next hop may exist twice, with two numbers.
-pub(super) type Copy = u8;
+/// Distinguishes the copies of one next hop, each with its own ID.
+pub(super) type CopyIndex = u8;
 
 /// The copies of each next hop in a group.
 ///
 /// With IPv4 the kernel does not use the buckets of a group with one member, and so does not see that they are in use: when
 /// another next hop is added, it takes them for idle and moves active connections. So a resilient group always has at least two
 /// members. Source: the kernel's `fib_select_path`.
-pub(super) const fn copies(grouping: Grouping) -> std::ops::Range<Copy> {
+pub(super) const fn copies(grouping: Grouping) -> std::ops::Range<CopyIndex> {
     match grouping {
         Grouping::Resilient { .. } => 0..2,
         Grouping::Plain => 0..1,
     }
 }
 
-/// The programmed next hops, with their numbers and how many groups use them.
+/// The programmed next hops, with their IDs and how many groups use them.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
-    ids: BTreeMap<(Hop, Copy), u32>,
-    by_id: BTreeMap<u32, ((Hop, Copy), usize)>,
-    /// Candidates that may be unused.
-    idle: BTreeSet<u32>,
+    ids: BTreeMap<(Hop, CopyIndex), u32>,
+    by_id: BTreeMap<u32, ((Hop, CopyIndex), usize)>,
+    /// IDs that may be unused: no group used them when they were added, or a group stopped using them since.
+    maybe_unused: BTreeSet<u32>,
 }
 
 impl Hops {
-    pub(super) fn id(&self, hop: Hop, copy: Copy) -> Option<u32> {
+    pub(super) fn id(&self, hop: Hop, copy: CopyIndex) -> Option<u32> {
         self.ids.get(&(hop, copy)).copied()
     }
 
@@ -46,12 +46,12 @@ impl Hops {
         let Some(copy) = copies(grouping).find(|copy| self.id(hop, *copy).is_none()) else { return false };
         self.ids.insert((hop, copy), id);
         self.by_id.insert(id, ((hop, copy), 0));
-        self.idle.insert(id);
+        self.maybe_unused.insert(id);
         true
     }
 
-    /// Records the new members of a group.
-    pub(super) fn regroup(&mut self, old: &[Member], new: &[Member]) {
+    /// Records that a group has the members `new` instead of `old`.
+    pub(super) fn replace_members(&mut self, old: &[Member], new: &[Member]) {
         for member in new {
             if let Some((_, users)) = self.by_id.get_mut(&member.id) {
                 *users += 1;
@@ -60,7 +60,7 @@ impl Hops {
         for member in old {
             if let Some((_, users)) = self.by_id.get_mut(&member.id) {
                 *users = users.saturating_sub(1);
-                self.idle.insert(member.id);
+                self.maybe_unused.insert(member.id);
             }
         }
     }
@@ -68,7 +68,7 @@ impl Hops {
     /// Removes and returns unused next hops.
     pub(super) fn take_unused(&mut self) -> Vec<u32> {
         let mut unused = Vec::new();
-        for id in std::mem::take(&mut self.idle) {
+        for id in std::mem::take(&mut self.maybe_unused) {
             if let Some((hop, 0)) = self.by_id.get(&id) {
                 self.ids.remove(hop);
                 self.by_id.remove(&id);
@@ -78,7 +78,7 @@ impl Hops {
         unused
     }
 
-    /// All next hops, with their numbers.
+    /// All next hops, with their IDs.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Hop, u32)> {
         self.ids.iter().map(|((hop, _), id)| (hop, *id))
     }
@@ -88,23 +88,23 @@ impl Hops {
     }
 }
 
-/// Allocates numbers in ascending order, so that a freed number is not reused while something may still refer to it.
+/// Allocates IDs in ascending order, so that a freed ID is not reused while something may still refer to it.
 #[derive(Debug)]
 pub(super) struct IdAllocator {
     next: u32,
-    /// Numbers in use, also by others.
+    /// IDs in use, including those of other programs.
     used: BTreeSet<u32>,
 }
 
 impl IdAllocator {
-    /// With all numbers that are in use now.
+    /// `used`: all IDs that the kernel has now.
     pub(super) fn new(used: impl IntoIterator<Item = u32>) -> Self {
         let used: BTreeSet<u32> = used.into_iter().filter(|id| (FIRST_ID..END_ID).contains(id)).collect();
         Self { next: used.last().map_or(FIRST_ID, |last| last + 1), used }
     }
 
-    /// A free number. None if all are in use.
-    pub(super) fn take(&mut self) -> Option<u32> {
+    /// Allocates a free ID. None if all are in use.
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         let range = (END_ID - FIRST_ID) as usize;
         let free =
             (self.next..END_ID).chain(FIRST_ID..END_ID).take(range + 1).find(|id| !self.used.contains(id))?;
@@ -118,12 +118,13 @@ impl IdAllocator {
     }
 }
 
-/// The members of a group: next hops with the smallest weights in the right proportion that the kernel's range allows.
+/// The members of a group, with a share for each next hop ID. Weights are the shares, scaled down if one exceeds the kernel's
+/// maximum.
 pub(super) fn members(shares: &BTreeMap<u32, u32>) -> Vec<Member> {
-    let most = shares.values().copied().max().unwrap_or(1).max(1);
+    let largest = shares.values().copied().max().unwrap_or(1).max(1);
     let limit = u32::from(u8::MAX);
     let scaled = |share: u32| {
-        if most > limit { u64::from(share) * u64::from(limit) / u64::from(most) } else { share.into() }
+        if largest > limit { u64::from(share) * u64::from(limit) / u64::from(largest) } else { share.into() }
     };
     let member = |(id, share): (&u32, &u32)| Member {
         id: *id,
@@ -152,31 +153,31 @@ mod tests {
     }
 
     #[test]
-    fn next_hop_is_unused_when_last_group_is_without_it() {
+    fn next_hop_is_unused_once_no_group_has_it() {
         let mut hops = Hops::default();
         assert!(hops.insert(hop(1), 7, Grouping::Plain) && !hops.insert(hop(1), 8, Grouping::Plain));
         let member = [Member { id: 7, weight: 1 }];
-        hops.regroup(&[], &member);
-        hops.regroup(&[], &member);
-        hops.regroup(&member, &[]);
+        hops.replace_members(&[], &member);
+        hops.replace_members(&[], &member);
+        hops.replace_members(&member, &[]);
         assert!(hops.take_unused().is_empty());
-        hops.regroup(&member, &[]);
+        hops.replace_members(&member, &[]);
         assert_eq!(hops.take_unused(), [7]);
         assert_eq!(hops.id(hop(1), 0), None);
     }
 
     #[test]
-    fn resilient_groups_have_two_of_each_next_hop() {
+    fn resilient_groups_have_two_copies_of_each_next_hop() {
         let (mut hops, grouping) = (Hops::default(), Grouping::Resilient { idle: 1 });
         assert_eq!([7, 8, 9].map(|id| hops.insert(hop(1), id, grouping)), [true, true, false]);
         assert_eq!([0, 1].map(|copy| hops.id(hop(1), copy)), [Some(7), Some(8)]);
     }
 
     #[test]
-    fn numbers_of_others_are_passed_over_and_freed_ones_come_last() {
-        let mut numbers = IdAllocator::new([5, FIRST_ID, END_ID - 1]);
-        assert_eq!(numbers.take(), Some(FIRST_ID + 1), "after the end comes the start");
-        numbers.free(FIRST_ID + 1);
-        assert_eq!(numbers.take(), Some(FIRST_ID + 2));
+    fn foreign_ids_are_skipped_and_freed_ids_come_last() {
+        let mut ids = IdAllocator::new([5, FIRST_ID, END_ID - 1]);
+        assert_eq!(ids.allocate(), Some(FIRST_ID + 1), "wraps around to the first ID");
+        ids.free(FIRST_ID + 1);
+        assert_eq!(ids.allocate(), Some(FIRST_ID + 2));
     }
 }

@@ -48,11 +48,11 @@ pub(super) struct Direct {
     options: DirectOptions,
     sources: Sources,
     desired: DesiredServices,
-    ways: NextHopResolver,
+    resolver: NextHopResolver,
     routes: BTreeMap<IpAddr, NextHop>,
     groups: BTreeMap<IpAddr, Group>,
     hops: Hops,
-    numbers: IdAllocator,
+    ids: IdAllocator,
     /// Addresses without a correct route of ours, with the reason.
     refused: BTreeMap<IpAddr, String>,
 }
@@ -66,17 +66,17 @@ pub(super) struct Kernel {
 
 /// True if one of our routes belongs to direct mode.
 pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
-    route.table == table(options, route.way)
+    route.table == table(options, route.next_hop)
 }
 
 /// The addresses whose routes lead to a backend.
 pub(super) fn routed_addresses(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
-    routes.filter(|route| route.way.reaches_backend()).map(|route| route.address).collect()
+    routes.filter(|route| route.next_hop.reaches_backend()).map(|route| route.address).collect()
 }
 
 /// The table of a route.
-const fn table(options: DirectOptions, way: NextHop) -> u32 {
-    match way {
+const fn table(options: DirectOptions, next_hop: NextHop) -> u32 {
+    match next_hop {
         NextHop::Local => LOCAL_TABLE,
         _ => options.table,
     }
@@ -105,16 +105,16 @@ impl Direct {
             options,
             sources,
             desired,
-            ways: NextHopResolver::default(),
+            resolver: NextHopResolver::default(),
             routes: BTreeMap::new(),
             groups: BTreeMap::new(),
             hops: Hops::default(),
-            numbers: IdAllocator::new(used),
+            ids: IdAllocator::new(used),
             refused: BTreeMap::new(),
         };
         let (strays, leftovers) = direct.adopt(kernel);
-        let touched = direct.desired.addresses().chain(direct.routes.keys().copied()).collect();
-        let mut problems = direct.apply(socket, touched, announcer, report)?;
+        let affected = direct.desired.addresses().chain(direct.routes.keys().copied()).collect();
+        let mut problems = direct.apply(socket, affected, announcer, report)?;
         let mut batch = Batch::default();
         for stray in strays {
             batch.remove_route(stray);
@@ -144,12 +144,12 @@ impl Direct {
                 strays.push(route);
                 continue;
             }
-            self.routes.insert(route.address, route.way);
-            if let NextHop::Group { id, .. } = route.way
+            self.routes.insert(route.address, route.next_hop);
+            if let NextHop::Group { id, .. } = route.next_hop
                 && let Some(mut members) = groups.remove(&id)
             {
                 members.sort_unstable();
-                self.hops.regroup(&[], &members);
+                self.hops.replace_members(&[], &members);
                 self.groups.insert(route.address, Group { id, members });
             }
         }
@@ -166,27 +166,27 @@ impl Direct {
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
         let Self { desired, routes, .. } = self;
-        let has_route = |address| routes.get(&address).is_some_and(|way| way.reaches_backend());
-        let touched = desired.update(changes, node, has_route);
-        self.apply(socket, touched, announcer, report)
+        let has_route = |address| routes.get(&address).is_some_and(|next_hop| next_hop.reaches_backend());
+        let affected = desired.update(changes, node, has_route);
+        self.apply(socket, affected, announcer, report)
     }
 
     fn apply(
         &mut self,
         socket: &mut RouteSocket,
-        touched: BTreeSet<IpAddr>,
+        affected: BTreeSet<IpAddr>,
         announcer: &mut Announcer,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
-        if touched.is_empty() {
+        if affected.is_empty() {
             return Ok(Vec::new());
         }
         let mut problems = Vec::new();
-        let targets = touched.iter().filter_map(|address| self.desired.target(*address));
-        self.ways.look_up(socket, targets, announcer)?;
-        self.add_hops(socket, &touched, report, &mut problems)?;
+        let targets = affected.iter().filter_map(|address| self.desired.target(*address));
+        self.resolver.look_up(socket, targets, announcer)?;
+        self.add_hops(socket, &affected, report, &mut problems)?;
         let mut batch = Batch::default();
-        for address in touched {
+        for address in affected {
             self.refused.remove(&address);
             match self.desired_target(address) {
                 Ok(desired_target) => self.set_target(address, desired_target, &mut batch),
@@ -205,7 +205,7 @@ impl Direct {
         }
         let unused = self.hops.take_unused();
         for id in &unused {
-            self.numbers.free(*id);
+            self.ids.free(*id);
         }
         program::delete_nexthops(socket, unused, report)?;
         Ok(problems)
@@ -215,24 +215,24 @@ impl Direct {
     fn add_hops(
         &mut self,
         socket: &mut RouteSocket,
-        touched: &BTreeSet<IpAddr>,
+        affected: &BTreeSet<IpAddr>,
         report: &mut Report,
         problems: &mut Vec<String>,
     ) -> Result<(), NetlinkError> {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
-        for target in touched.iter().filter_map(|address| self.desired.target(*address)) {
+        for target in affected.iter().filter_map(|address| self.desired.target(*address)) {
             if let RouteTarget::Backends { local, weights } = target {
-                let hops = weights.keys().filter_map(|backend| self.ways.hop(*backend, *local));
+                let hops = weights.keys().filter_map(|backend| self.resolver.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
                 missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
             }
         }
         let mut added = Vec::new();
         for (hop, _) in missing {
-            match self.numbers.take() {
+            match self.ids.allocate() {
                 Some(id) => added.push((id, hop)),
-                None => problems.push("no number is left for a next hop".to_owned()),
+                None => problems.push("no ID is left for a next hop".to_owned()),
             }
         }
         for ((id, hop), errno) in program::add_hops(socket, added, report)? {
@@ -240,9 +240,9 @@ impl Direct {
                 None => {
                     self.hops.insert(hop, id, grouping);
                 }
-                // Another program has taken the number; it counts as used.
+                // Another program uses the ID; it stays marked as used.
                 Some(EEXIST) => problems.push(format!("add the next hop {id}: another program uses this id")),
-                Some(_) => self.numbers.free(id),
+                Some(_) => self.ids.free(id),
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Direct {
             Some(RouteTarget::Backends { local, weights }) => {
                 let mut shares: BTreeMap<u32, u32> = BTreeMap::new();
                 for (backend, weight) in weights {
-                    let hop = self.ways.hop(*backend, *local);
+                    let hop = self.resolver.hop(*backend, *local);
                     let copies = hop
                         .into_iter()
                         .flat_map(|hop| copies(self.options.grouping).map(move |copy| (hop, copy)));
@@ -281,16 +281,16 @@ impl Direct {
 
     /// Adds the changes from the programmed to the desired target to `batch`.
     fn set_target(&mut self, address: IpAddr, desired_target: Option<DesiredTarget>, batch: &mut Batch) {
-        let way = match desired_target {
+        let next_hop = match desired_target {
             None => None,
-            Some(DesiredTarget::NextHop(way)) => Some(way),
+            Some(DesiredTarget::NextHop(next_hop)) => Some(next_hop),
             Some(DesiredTarget::Members(members)) => {
                 let source = self.sources[usize::from(address.is_ipv6())];
-                self.gather(address, members, batch).map(|id| NextHop::Group { id, source })
+                self.set_members(address, members, batch).map(|id| NextHop::Group { id, source })
             }
         };
-        let route = |way| KernelRoute { table: table(self.options, way), address, way };
-        match (self.routes.get(&address).copied(), way) {
+        let route = |next_hop| KernelRoute { table: table(self.options, next_hop), address, next_hop };
+        match (self.routes.get(&address).copied(), next_hop) {
             (Some(old), Some(new)) if route(old).table != route(new).table => {
                 batch.add_route(route(new));
                 batch.remove_route(route(old));
@@ -300,33 +300,33 @@ impl Direct {
             (Some(old), None) => batch.remove_route(route(old)),
             _ => {}
         }
-        match way {
-            Some(way) => self.routes.insert(address, way),
+        match next_hop {
+            Some(next_hop) => self.routes.insert(address, next_hop),
             None => self.routes.remove(&address),
         };
-        if !matches!(way, Some(NextHop::Group { .. }))
+        if !matches!(next_hop, Some(NextHop::Group { .. }))
             && let Some(group) = self.groups.remove(&address)
         {
-            self.hops.regroup(&group.members, &[]);
-            self.numbers.free(group.id);
+            self.hops.replace_members(&group.members, &[]);
+            self.ids.free(group.id);
             batch.remove_group(group.id);
         }
     }
 
-    /// Sets the members of an address's group, and returns its number.
-    fn gather(&mut self, address: IpAddr, members: Vec<Member>, batch: &mut Batch) -> Option<u32> {
+    /// Sets the members of an address's group, and returns its ID.
+    fn set_members(&mut self, address: IpAddr, members: Vec<Member>, batch: &mut Batch) -> Option<u32> {
         let grouping = self.options.grouping;
         let nexthop = Nexthop::Group { grouping, members: members.clone() };
         let id = match self.groups.get(&address) {
             Some(group) if group.members == members => return Some(group.id),
             Some(group) => {
-                self.hops.regroup(&group.members, &members);
+                self.hops.replace_members(&group.members, &members);
                 batch.replace_group(group.id, nexthop);
                 group.id
             }
             None => {
-                let id = self.numbers.take()?;
-                self.hops.regroup(&[], &members);
+                let id = self.ids.allocate()?;
+                self.hops.replace_members(&[], &members);
                 batch.add_group(id, nexthop);
                 id
             }

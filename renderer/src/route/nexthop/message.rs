@@ -31,7 +31,7 @@ const NHA_RES_GROUP_IDLE_TIMER: u16 = 2;
 
 const GROUP_PLAIN: u16 = 0;
 const GROUP_RESILIENT: u16 = 1;
-/// `struct nexthop_grp`: number, weight less one, three reserved bytes.
+/// `struct nexthop_grp`: ID, weight less one, three reserved bytes.
 const MEMBER: usize = 8;
 
 /// Buckets of a resilient group. They limit the smallest share of a next hop, and cannot be changed later.
@@ -42,7 +42,7 @@ const USER_HZ: u32 = 100;
 /// The action of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::route) enum Action {
-    /// Adds an object, or replaces that with its number; or reports one.
+    /// Adds an object, or replaces that with its ID; or reports one.
     New,
     Delete,
     Get,
@@ -56,7 +56,7 @@ pub(in crate::route) struct NexthopMessage {
     pub(in crate::route) is_ours: bool,
     /// Zero in the request for all.
     pub(in crate::route) id: u32,
-    /// None where only the number matters.
+    /// None where only the ID matters.
     pub(in crate::route) nexthop: Option<Nexthop>,
 }
 
@@ -130,7 +130,7 @@ impl NexthopMessage {
             let nexthop = Some(nexthop.unwrap_or(Nexthop::Other));
             Some(Self { action, is_ours: header[2] == PROTOCOL, id, nexthop })
         };
-        Some(read().ok_or_else(|| DecodeError::from("a message about a next hop without its number")))
+        Some(read().ok_or_else(|| DecodeError::from("a message about a next hop without its ID")))
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn they_read_as_ip_command_has_them() {
+    fn nexthops_are_written_as_ip_command_shows_them() {
         let texts = all().map(|nexthop| nexthop.to_string());
         assert_eq!(texts[0], "via 10.1.0.2 dev if3 onlink");
         assert_eq!(texts[2], "group 7,1/8,255");

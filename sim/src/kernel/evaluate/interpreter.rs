@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{
     jhash,
-    packet::{Packet, Ruling, ruling},
+    packet::{HookVerdict, Packet, hook_verdict},
 };
 use crate::kernel::{
     conntrack::status,
@@ -83,15 +83,15 @@ enum Next {
 
 impl Interpreter<'_> {
     /// Runs a base chain.
-    pub(super) fn run(&mut self, packet: &mut Packet, base: Handle, policy: i32) -> Ruling {
+    pub(super) fn run(&mut self, packet: &mut Packet, base: Handle, policy: i32) -> HookVerdict {
         // The return positions of jumps.
         let mut stack: Vec<(Handle, usize)> = Vec::new();
         let (mut chain, mut at) = (base, 0);
         let table = self.table;
         loop {
-            let Some(found) = table.chains.get(&chain) else { return ruling(policy) };
+            let Some(found) = table.chains.get(&chain) else { return hook_verdict(policy) };
             let Some(rule) = found.rules.get(at) else {
-                let Some(back) = stack.pop() else { return ruling(policy) };
+                let Some(back) = stack.pop() else { return hook_verdict(policy) };
                 (chain, at) = back;
                 continue;
             };
@@ -106,7 +106,7 @@ impl Interpreter<'_> {
             }
             match next {
                 Next::Expression | Next::Rule => {}
-                Next::Reject => return Ruling::Reject,
+                Next::Reject => return HookVerdict::Reject,
                 Next::Verdict(Verdict { code, chain: to }) => match (code, to) {
                     (verdict::CONTINUE | verdict::BREAK, _) => {}
                     (verdict::RETURN, _) => at = usize::MAX,
@@ -115,7 +115,7 @@ impl Interpreter<'_> {
                         (chain, at) = (to, 0);
                     }
                     (verdict::GOTO, Some(to)) => (chain, at) = (to, 0),
-                    (code, _) => return ruling(code),
+                    (code, _) => return hook_verdict(code),
                 },
             }
         }

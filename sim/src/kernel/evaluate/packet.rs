@@ -20,9 +20,9 @@ pub struct NewConnection {
     pub interface: Option<String>,
 }
 
-/// The verdict of a hook.
+/// How the traversal of a chain, or of all chains of a hook, ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ruling {
+pub(super) enum HookVerdict {
     Accept,
     Drop,
     Reject,
@@ -44,7 +44,7 @@ pub(super) struct Packet {
     /// Fields that rules set: its priority and its mark.
     pub(super) priority: u32,
     pub(super) mark: u32,
-    /// Whether DNAT and SNAT have been decided, which happens only once.
+    /// Whether DNAT and SNAT have been decided. Each is decided once per connection.
     pub(super) is_decided: [bool; 2],
 }
 
@@ -64,21 +64,22 @@ impl Packet {
         }
     }
 
-    /// The field that rules set by this key of `meta`.
+    /// The field for this key of `meta`, if rules can set it: the mark or the priority.
     pub(super) const fn number(&mut self, key: u32) -> &mut u32 {
         if key == expr::META_MARK { &mut self.mark } else { &mut self.priority }
     }
 
+    /// The index in `is_decided`: 1 for the hooks of SNAT, 0 for those of DNAT.
     const fn decision(hook: u32) -> usize {
         matches!(hook, hook::POSTROUTING | hook::INPUT) as usize
     }
 
-    /// Marks the NAT decision of this hook as made.
+    /// True if the NAT decision of this hook has been made.
     pub(super) const fn is_translated_at(&self, hook: u32) -> bool {
         self.is_decided[Self::decision(hook)]
     }
 
-    /// Must be called when the packet has passed a hook.
+    /// Marks the NAT decision of a hook as made. Must be called when the packet has passed the hook.
     pub(super) const fn on_hook_passed(&mut self, hook: u32) {
         if hook != hook::FORWARD {
             self.is_decided[Self::decision(hook)] = true;
@@ -115,7 +116,7 @@ impl Packet {
     }
 }
 
-/// The ruling of a terminal verdict.
-pub(super) const fn ruling(code: i32) -> Ruling {
-    if code == verdict::DROP { Ruling::Drop } else { Ruling::Accept }
+/// The verdict of a hook from the code of a chain's last verdict: `NF_DROP` or `NF_ACCEPT`.
+pub(super) const fn hook_verdict(code: i32) -> HookVerdict {
+    if code == verdict::DROP { HookVerdict::Drop } else { HookVerdict::Accept }
 }

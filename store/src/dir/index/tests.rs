@@ -45,15 +45,15 @@ proptest! {
     ) {
         let mut files = Files::new();
         let (mut index, mut seen, mut revision) = (Index::default(), BTreeMap::new(), 0);
-        for ((number, now), settles) in changes {
+        for ((number, now), commits) in changes {
             let before = files.insert(number, now.clone()).unwrap_or_default();
             index.replace(&path(number), &definitions(&before), &definitions(&now));
-            if settles && let Some(batch) = index.settle(revision) {
+            if commits && let Some(batch) = index.commit(revision) {
                 revision = batch.revision;
                 apply(&mut seen, batch);
             }
         }
-        if let Some(batch) = index.settle(revision) {
+        if let Some(batch) = index.commit(revision) {
             apply(&mut seen, batch);
         }
 
@@ -77,7 +77,7 @@ proptest! {
 fn entries_are_those_below_prefix() {
     let mut index = Index::default();
     index.replace(&path(1), &[], &[definition(1, 1), definition(2, 1)]);
-    index.settle(0);
+    index.commit(0);
     let one = index.entries("/vnf-agent/contiv-ksr/k8s/service/s1/");
     assert_eq!(one.len(), 1);
     assert_eq!(index.entries("/vnf-agent/contiv-ksr/k8s/service/t"), []);

@@ -61,7 +61,7 @@ impl ListSplitter {
         let mut pending = std::mem::take(&mut self.pending);
         pending.extend_from_slice(bytes);
         let mut done = 0;
-        while let Some(size) = self.take(&pending[done..], &mut show)? {
+        while let Some(size) = self.parse_next(&pending[done..], &mut show)? {
             done += size;
         }
         pending.drain(..done);
@@ -69,8 +69,8 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Handles what is at the beginning, and returns its size; none if it is not complete.
-    fn take(
+    /// Parses the next field, and returns its size; none if it is not complete.
+    fn parse_next(
         &mut self,
         bytes: &[u8],
         show: &mut impl FnMut(&[u8]) -> Result<(), String>,

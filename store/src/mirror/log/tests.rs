@@ -251,7 +251,7 @@ impl Run {
         self.unsaved.iter().any(|(.., state)| state.is_none())
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         self.revision += 1;
         let revision = self.revision;
         match step {
@@ -354,7 +354,7 @@ proptest! {
     fn replayed_log_has_the_last_state_of_the_store(steps in vec(steps(), 1..24)) {
         let mut run = Run::new();
         for step in steps {
-            run.take(step);
+            run.apply(step);
         }
         run.kill(None);
     }

@@ -25,7 +25,7 @@ fn is_behind(flow: &Flow, pod: &Namespace) -> bool {
 }
 
 /// Replaces one of two backends behind a frontend and compares all flows with the expected result.
-fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
+fn replace_one_backend(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
     let mut gateway = Gateway::start(lab)?;
     let with = |backends: &[&Namespace]| {
         let mut service = service("dns", 1, Protocol::Udp, backends);
@@ -60,20 +60,24 @@ fn one_backend_goes(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
 }
 
 #[test]
-fn flows_to_removed_backend_go_at_once_and_all_others_stay() -> Result<()> {
-    isolated("conntrack::datagrams::flows_to_removed_backend_go_at_once_and_all_others_stay", |lab| {
-        one_backend_goes(lab, Family::V4, false)
+fn only_flows_to_removed_backend_are_deleted() -> Result<()> {
+    isolated("conntrack::datagrams::only_flows_to_removed_backend_are_deleted", |lab| {
+        replace_one_backend(lab, Family::V4, false)
     })
 }
 
 #[test]
-fn same_holds_for_ipv6() -> Result<()> {
-    isolated("conntrack::datagrams::same_holds_for_ipv6", |lab| one_backend_goes(lab, Family::V6, false))
+fn only_ipv6_flows_to_removed_backend_are_deleted() -> Result<()> {
+    isolated("conntrack::datagrams::only_ipv6_flows_to_removed_backend_are_deleted", |lab| {
+        replace_one_backend(lab, Family::V6, false)
+    })
 }
 
 #[test]
-fn same_holds_for_node_ports() -> Result<()> {
-    isolated("conntrack::datagrams::same_holds_for_node_ports", |lab| one_backend_goes(lab, Family::V4, true))
+fn only_node_port_flows_to_removed_backend_are_deleted() -> Result<()> {
+    isolated("conntrack::datagrams::only_node_port_flows_to_removed_backend_are_deleted", |lab| {
+        replace_one_backend(lab, Family::V4, true)
+    })
 }
 
 #[test]
@@ -119,8 +123,8 @@ fn deleted_service_takes_its_flows_with_it() -> Result<()> {
 }
 
 #[test]
-fn flow_from_before_service_finds_it_when_it_comes() -> Result<()> {
-    isolated("conntrack::datagrams::flow_from_before_service_finds_it_when_it_comes", |lab| {
+fn untranslated_flow_is_translated_once_service_exists() -> Result<()> {
+    isolated("conntrack::datagrams::untranslated_flow_is_translated_once_service_exists", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let mut session = lab.pod1.open(LabProtocol::Udp, address(1, Family::V4))?;
         let flow = gateway.send(&lab.pod1, &session)?;

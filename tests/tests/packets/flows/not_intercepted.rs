@@ -9,7 +9,7 @@ use contiv_tests::{
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, Server, isolated},
 };
 
-use super::{matrix::Source, packets::NO_ANSWER};
+use super::{matrix::Source, packets::NO_ANSWER_TIMEOUT};
 
 /// Adds an address of each family to the other node, with routes from this node, and starts servers there that answer `other-node`
 /// at this port. They get the packets that this node does not intercept.
@@ -42,7 +42,7 @@ fn check_from_all_sources(
 ) -> Result<()> {
     let ask = |(source, address, protocol): (Source, IpAddr, Protocol)| {
         let server = (address, port).into();
-        let outcome = source.namespace(lab).ask_within(protocol, server, NO_ANSWER)?;
+        let outcome = source.namespace(lab).ask_within(protocol, server, NO_ANSWER_TIMEOUT)?;
         assert!(check(&outcome), "from {source:?} to {server}, {protocol:?}: {outcome:?}");
         Ok(())
     };

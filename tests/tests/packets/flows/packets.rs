@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The time without an answer after which a packet counts as dropped. Refusals and answers take a few milliseconds.
-pub(crate) const NO_ANSWER: Duration = Duration::from_secs(1);
+pub(crate) const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of connections after which an unexpected backend would have answered.
 const MIN_CONNECTIONS: usize = 8;
 /// The number of connections after which every expected backend has answered, except once in 10^17 runs.
@@ -47,7 +47,7 @@ fn mismatch(lab: &Lab, flow: &Flow) -> Result<Option<String>> {
     let first = match &expected {
         ExpectedOutcome::Answered(_) => from.ask(protocol, address)?,
         ExpectedOutcome::Rejected | ExpectedOutcome::Dropped => {
-            from.ask_within(protocol, address, NO_ANSWER)?
+            from.ask_within(protocol, address, NO_ANSWER_TIMEOUT)?
         }
     };
     Ok(match (&expected, first) {

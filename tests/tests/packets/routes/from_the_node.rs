@@ -101,8 +101,8 @@ fn every_other_route_of_node_goes_first() -> Result<()> {
 }
 
 #[test]
-fn link_that_goes_and_comes_back_has_its_routes_again() -> Result<()> {
-    isolated("routes::from_the_node::link_that_goes_and_comes_back_has_its_routes_again", |lab| {
+fn link_down_and_up_restores_routes() -> Result<()> {
+    isolated("routes::from_the_node::link_down_and_up_restores_routes", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         without_default_routes(lab)?;
         let state = Manifests::new(lab)?;

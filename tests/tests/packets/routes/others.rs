@@ -38,8 +38,8 @@ fn everything(lab: &Lab) -> Result<(BTreeSet<String>, String)> {
 }
 
 #[test]
-fn foreign_route_stays_reported_and_ours_comes_when_it_goes() -> Result<()> {
-    isolated("routes::others::foreign_route_stays_reported_and_ours_comes_when_it_goes", |lab| {
+fn foreign_route_is_reported_until_ours_replaces_it() -> Result<()> {
+    isolated("routes::others::foreign_route_is_reported_until_ours_replaces_it", |lab| {
         let foreign = ["unreachable", &external(), "table", ADVERTISED, "metric", "1024", "proto", "static"];
         lab.node.exec(&[&["ip", "route", "add"], &foreign[..]].concat())?;
         let theirs = routes(&lab.node, ADVERTISED)?;

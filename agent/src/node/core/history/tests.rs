@@ -96,12 +96,12 @@ fn outcome_goes_to_covered_events_with_work() {
     let outcome = Outcome::Failed { at: at(110), error: "no".to_owned(), duration_ms: 1.0 };
     history.set_outcome(range(4, 5), "a", &outcome, true);
     history.set_outcome(range(6, 6), "b", &outcome, true);
-    let settled: Vec<u64> = history
+    let with_outcome: Vec<u64> = history
         .records(after(0))
         .filter(|record| record.renderers.values().any(|outcome| *outcome != Outcome::Pending))
         .map(|record| record.seq_num)
         .collect();
-    assert_eq!(settled, [4, 5]);
+    assert_eq!(with_outcome, [4, 5]);
 }
 
 #[test]

@@ -19,7 +19,8 @@ fn problem(reason: &str) -> Problem {
     Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned() }
 }
 
-fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
+/// Source, time and active state of each listed entry of `web`.
+fn summaries(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
     let listed = quarantine.list(0, |object| object.to_string().ends_with("web"));
     listed
         .into_iter()
@@ -28,12 +29,12 @@ fn brief(quarantine: &Quarantine) -> Vec<(String, i64, &'static str)> {
 }
 
 #[test]
-fn value_keeps_its_time_until_good_or_gone() {
+fn bad_value_keeps_its_time_until_it_is_good() {
     let mut quarantine = Quarantine::default();
     for (second, key, reason) in [(1, "web", "one"), (2, "web", "two"), (3, "db", "one")] {
         quarantine.update_values(vec![ValueStatus::Bad(bad(key, reason))], at(second));
     }
-    assert_eq!(brief(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
+    assert_eq!(summaries(&quarantine), [("db".into(), 3, "nothing"), ("web".into(), 1, "last good")]);
     assert_eq!(quarantine.list(0, |_| true)[1].reason, "two");
     quarantine.update_values(vec![ValueStatus::Good("web".to_owned())], at(4));
     assert_eq!(quarantine.len(), 1);
@@ -69,26 +70,26 @@ fn object_of_api_server_is_listed_once_by_its_name() {
 }
 
 #[test]
-fn very_many_values_are_listed_in_parts() {
+fn list_is_split_into_pages() {
     let mut quarantine = Quarantine::default();
     let all = 2 * MAX_LISTED + 5;
     let statuses = (0..all).map(|number| ValueStatus::Bad(bad(&format!("{number:06}"), "bad")));
     quarantine.update_values(statuses.collect(), at(1));
     let mut seen = Vec::new();
     loop {
-        let part = quarantine.list(seen.len(), |_| true);
-        if part.is_empty() {
+        let page = quarantine.list(seen.len(), |_| true);
+        if page.is_empty() {
             break;
         }
-        assert!(part.len() <= MAX_LISTED);
-        seen.extend(part.into_iter().map(|entry| entry.source));
+        assert!(page.len() <= MAX_LISTED);
+        seen.extend(page.into_iter().map(|entry| entry.source));
     }
     assert_eq!(seen, (0..all).map(|number| format!("{number:06}")).collect::<Vec<_>>());
     assert_eq!(quarantine.len(), all);
 }
 
 #[test]
-fn last_value_of_a_key_counts() {
+fn last_status_of_a_key_in_a_batch_counts() {
     let mut quarantine = Quarantine::default();
     let good = || ValueStatus::Good("web".to_owned());
     quarantine.update_values(vec![good(), ValueStatus::Bad(bad("web", "one"))], at(1));
@@ -102,22 +103,22 @@ fn list_replaces_values_and_keeps_their_times() {
     let mut quarantine = Quarantine::default();
     quarantine.replace_values(vec![bad("web", "one"), bad("db", "one")], at(1));
     quarantine.replace_values(vec![bad("web", "one"), bad("api", "one")], at(2));
-    assert_eq!(brief(&quarantine), [("api".into(), 2, "nothing"), ("web".into(), 1, "last good")]);
+    assert_eq!(summaries(&quarantine), [("api".into(), 2, "nothing"), ("web".into(), 1, "last good")]);
 }
 
 #[test]
-fn problems_of_manifests_name_the_active_state() {
+fn manifest_problems_have_active_state_last_good() {
     let mut quarantine = Quarantine::default();
     quarantine.replace_problems(vec![problem("one")], at(1));
     quarantine.replace_problems(vec![problem("one"), problem("two")], at(2));
     let expected = [("a.yaml".to_owned(), 1, "last good"), ("a.yaml".to_owned(), 2, "last good")];
-    assert_eq!(brief(&quarantine), expected);
+    assert_eq!(summaries(&quarantine), expected);
     quarantine.replace_problems(Vec::new(), at(3));
     assert_eq!(quarantine.len(), 0);
 }
 
 #[test]
-fn service_with_backends_of_other_family_stays_until_it_has_others() {
+fn service_stays_until_a_backend_is_of_its_family() {
     let service = |address: &str, backends: &[&str]| {
         let mut service = ContivService::new(ServiceId::new("default", "web"));
         service.cluster_ips = [address.parse().unwrap()].into_iter().collect();
@@ -133,11 +134,11 @@ fn service_with_backends_of_other_family_stays_until_it_has_others() {
         quarantine.update_services(&[(id, ServiceChange { old: None, new })].into(), at(second));
     };
     change(&mut quarantine, service("fd00::1", &[]), 1);
-    assert_eq!(quarantine.len(), 0, "it has none at all");
+    assert_eq!(quarantine.len(), 0, "a service without backends is not listed");
     change(&mut quarantine, service("fd00::1", &["10.1.0.1", "10.1.0.2"]), 2);
     change(&mut quarantine, service("fd00::1", &["10.1.0.1"]), 3);
     let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
-    assert_eq!(brief(&quarantine), [(key.to_owned(), 2, "the rest")]);
+    assert_eq!(summaries(&quarantine), [(key.to_owned(), 2, "the rest")]);
     assert!(quarantine.list(0, |_| true)[0].reason.contains("of the other address family"));
     assert_eq!(quarantine.len(), 1);
     change(&mut quarantine, service("fd00::1", &["10.1.0.1", "fd01::1"]), 4);
@@ -149,7 +150,7 @@ fn service_with_backends_of_other_family_stays_until_it_has_others() {
 }
 
 #[test]
-fn rejected_service_stays_until_its_renderer_takes_it() {
+fn rejected_service_stays_until_its_renderer_accepts_it() {
     let rejected = |name, reason: &str| Rejected {
         service: ServiceId::new("default", name),
         reason: reason.to_owned(),
@@ -161,7 +162,7 @@ fn rejected_service_stays_until_its_renderer_takes_it() {
     quarantine.replace_rejected(&other, &[rejected("web", "first")], at(2));
     quarantine.replace_rejected(&one, &[rejected("web", "second")], at(3));
     let expected = [("renderer one".to_owned(), 1, "nothing"), ("renderer other".to_owned(), 2, "nothing")];
-    assert_eq!(brief(&quarantine), expected);
+    assert_eq!(summaries(&quarantine), expected);
     let listed = quarantine.list(0, |_| true);
     assert_eq!(listed[0].object.as_deref(), Some("service default/web"));
     assert_eq!(listed[0].reason, "second");
@@ -170,7 +171,7 @@ fn rejected_service_stays_until_its_renderer_takes_it() {
 }
 
 #[test]
-fn titles_of_problems_name_objects() {
+fn problem_titles_are_parsed_as_objects() {
     let named = |title| object_of(title).map(|object| object.to_string());
     assert_eq!(named("EndpointSlice a/b"), Some("endpointslice a/b".to_owned()));
     assert_eq!(named("Node n1"), Some("node n1".to_owned()));
@@ -202,16 +203,16 @@ impl std::io::Write for Lines {
 }
 
 #[test]
-fn value_that_the_store_complains_of_is_logged_once() {
+fn value_with_problem_of_store_is_logged_once() {
     let key = "/vnf-agent/contiv-ksr/k8s/service/web/namespace/default";
-    let complaint = || Problem { source: key.to_owned(), ..problem("10.96.0.999 is no address") };
+    let store_problem = || Problem { source: key.to_owned(), ..problem("10.96.0.999 is no address") };
     let empty = || BadValue { is_empty: true, ..bad(key, "is not JSON") };
     for value_is_first in [true, false] {
         let mut quarantine = Quarantine::of_store("kube:/etc/kubeconfig");
         let mut step = |is_value: bool, is_bad: bool| match (is_value, is_bad) {
             (true, true) => quarantine.update_values(vec![ValueStatus::Bad(empty())], at(1)),
             (true, false) => quarantine.update_values(vec![ValueStatus::Good(key.to_owned())], at(2)),
-            (false, true) => quarantine.replace_problems(vec![complaint()], at(1)),
+            (false, true) => quarantine.replace_problems(vec![store_problem()], at(1)),
             (false, false) => quarantine.replace_problems(Vec::new(), at(2)),
         };
         for (is_bad, expected) in [(true, "10.96.0.999 is no address"), (false, "left the quarantine")] {

@@ -9,7 +9,7 @@ use super::{Cluster, backends, service, workload};
 use crate::slice::TERM_ANNOTATION;
 
 /// A service with one workload and a written slice, and a lost lease.
-async fn deposed() -> Cluster {
+async fn after_lease_loss() -> Cluster {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
@@ -21,7 +21,7 @@ async fn deposed() -> Cluster {
 
 #[tokio::test(start_paused = true)]
 async fn slices_of_service_deleted_without_leader_are_deleted_later() {
-    let cluster = deposed().await;
+    let cluster = after_lease_loss().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
     assert_eq!(cluster.slices().await.len(), 1, "a controller without a lease writes nothing");
@@ -34,7 +34,7 @@ async fn slices_of_service_deleted_without_leader_are_deleted_later() {
 /// linkerd's scenario: a new term starts with an empty slice tracker.
 #[tokio::test(start_paused = true)]
 async fn slice_deleted_while_not_leader_is_created_again() {
-    let cluster = deposed().await;
+    let cluster = after_lease_loss().await;
     let before = cluster.slices().await;
     cluster.delete(before[0].clone()).await;
     cluster.settle().await;

@@ -30,10 +30,10 @@ fn change(old: Option<&ContivService>, new: Option<&ContivService>) -> ServiceCh
     ServiceChange { old: arc(old), new: arc(new) }
 }
 
-fn suspects(changes: &[ServiceChange]) -> StaleFlowFilter {
-    let mut suspects = StaleFlowFilter::default();
-    suspects.add(changes.iter());
-    suspects
+fn filter(changes: &[ServiceChange]) -> StaleFlowFilter {
+    let mut filter = StaleFlowFilter::default();
+    filter.add(changes.iter());
+    filter
 }
 
 fn flow(protocol: Protocol, destination: &str, backend: &str, answered: bool) -> Flow<'static> {
@@ -41,12 +41,12 @@ fn flow(protocol: Protocol, destination: &str, backend: &str, answered: bool) ->
     Flow { protocol, destination, backend, answered, identity: Identity { tuple: &[], id: &[] } }
 }
 
-fn stale(suspects: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
-    suspects.is_stale(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
+fn stale(filter: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
+    filter.is_stale(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
 }
 
-fn stale_udp(suspects: &StaleFlowFilter, destination: &str, backend: &str) -> bool {
-    stale(suspects, &flow(Protocol::Udp, destination, backend, true))
+fn stale_udp(filter: &StaleFlowFilter, destination: &str, backend: &str) -> bool {
+    stale(filter, &flow(Protocol::Udp, destination, backend, true))
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn renderer_change_keeps_flows_except_datagrams_to_translate() {
     let translated = service(Protocol::Udp, &["10.244.1.1:53"]);
     let mut routed = translated.clone();
     routed.assignment.addresses = Carrier::Route;
-    assert!(suspects(&[change(Some(&translated), Some(&routed))]).is_empty(), "all are right as they are");
-    let back = suspects(&[change(Some(&routed), Some(&translated))]);
+    assert!(filter(&[change(Some(&translated), Some(&routed))]).is_empty(), "all are right as they are");
+    let back = filter(&[change(Some(&routed), Some(&translated))]);
     assert!(stale_udp(&back, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
     assert!(!stale_udp(&back, "10.96.0.1:53", "10.244.1.1:53"));
     let mut without = routed.clone();
     without.ports[0].backends.clear();
-    let gone = suspects(&[change(Some(&routed), Some(&without))]);
+    let gone = filter(&[change(Some(&routed), Some(&without))]);
     assert!(stale_udp(&gone, "10.96.0.1:53", "10.244.1.1:53"), "translated once, to a backend that is gone");
     assert!(!stale_udp(&gone, "10.96.0.1:53", "10.96.0.1:53"));
 }
@@ -69,50 +69,50 @@ fn renderer_change_keeps_flows_except_datagrams_to_translate() {
 fn flows_of_a_removed_backend_are_stale_at_every_frontend() {
     let before = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
     let after = service(Protocol::Udp, &["10.244.1.2:53"]);
-    let suspects = suspects(&[change(Some(&before), Some(&after))]);
+    let filter = filter(&[change(Some(&before), Some(&after))]);
     for frontend in ["10.96.0.1:53", "192.0.2.1:53", "172.31.0.1:30053"] {
-        assert!(stale_udp(&suspects, frontend, "10.244.1.1:53"), "{frontend}");
-        assert!(!stale_udp(&suspects, frontend, "10.244.1.2:53"), "{frontend}");
+        assert!(stale_udp(&filter, frontend, "10.244.1.1:53"), "{frontend}");
+        assert!(!stale_udp(&filter, frontend, "10.244.1.2:53"), "{frontend}");
     }
     for other in ["10.96.0.1:54", "10.96.0.2:53", "172.31.0.2:30053", "172.31.0.1:53", "10.96.0.1:30053"] {
-        assert!(!stale_udp(&suspects, other, "10.244.1.1:53"), "{other} is no frontend");
+        assert!(!stale_udp(&filter, other, "10.244.1.1:53"), "{other} is no frontend");
     }
     // The service has no IPv6 address, so its node port has none either.
     let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
-    assert!(!suspects.is_stale(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()])));
+    assert!(!filter.is_stale(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()])));
 }
 
 #[test]
 fn change_without_removed_backend_makes_nothing_suspect() {
     let one = service(Protocol::Udp, &["10.244.1.1:53"]);
     let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
-    assert!(suspects(&[change(Some(&one), Some(&two))]).is_empty(), "a new backend");
+    assert!(filter(&[change(Some(&one), Some(&two))]).is_empty(), "a new backend");
     let mut terminating = two.clone();
     terminating.ports[0].backends[0].state = BackendState::Terminating;
     terminating.ports[0].backends[1].in_topology = false;
     terminating.internal_policy = TrafficPolicy::Local;
-    assert!(suspects(&[change(Some(&two), Some(&terminating))]).is_empty(), "all of them serve yet");
+    assert!(filter(&[change(Some(&two), Some(&terminating))]).is_empty(), "all of them serve yet");
     let nothing = service(Protocol::Udp, &[]);
-    assert!(!stale_udp(&suspects(&[change(Some(&nothing), None)]), "10.96.0.1:53", "10.96.0.1:53"));
+    assert!(!stale_udp(&filter(&[change(Some(&nothing), None)]), "10.96.0.1:53", "10.96.0.1:53"));
 }
 
 #[test]
 fn first_backends_make_all_other_flows_stale() {
     let (none, one) = (service(Protocol::Udp, &[]), service(Protocol::Udp, &["10.244.1.1:53"]));
-    for suspects in [suspects(&[change(None, Some(&one))]), suspects(&[change(Some(&none), Some(&one))])] {
-        assert!(stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
-        assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+    for filter in [filter(&[change(None, Some(&one))]), filter(&[change(Some(&none), Some(&one))])] {
+        assert!(stale_udp(&filter, "10.96.0.1:53", "10.96.0.1:53"), "never translated");
+        assert!(!stale_udp(&filter, "10.96.0.1:53", "10.244.1.1:53"));
     }
-    let last = suspects(&[change(Some(&one), Some(&none))]);
+    let last = filter(&[change(Some(&one), Some(&none))]);
     assert!(stale_udp(&last, "10.96.0.1:53", "10.244.1.1:53"));
 }
 
 #[test]
 fn flows_of_other_frontends_at_the_address_of_a_removed_one_are_kept() {
-    let suspects = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
-    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
-    assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
-    assert!(!stale_udp(&suspects, "192.0.2.1:53", "172.17.0.2:53"), "translated by another program");
+    let filter = filter(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
+    assert!(stale_udp(&filter, "10.96.0.1:53", "10.244.1.1:53"));
+    assert!(!stale_udp(&filter, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");
+    assert!(!stale_udp(&filter, "192.0.2.1:53", "172.17.0.2:53"), "translated by another program");
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn frontend_passed_to_another_service_takes_its_backends() {
     assert!(waiting.lost.keys().any(|frontend| matches!(frontend, Frontend::NodePort { .. })));
     let (gone, heir) = (change(Some(&first), None), change(Some(&waiting), Some(&second)));
     for changes in [[gone.clone(), heir.clone()], [heir, gone]] {
-        let suspects = suspects(&changes);
-        assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
-        assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.2:53"));
+        let filter = filter(&changes);
+        assert!(stale_udp(&filter, "10.96.0.1:53", "10.244.1.1:53"));
+        assert!(!stale_udp(&filter, "10.96.0.1:53", "10.244.1.2:53"));
     }
 }
 
@@ -136,16 +136,16 @@ fn connections_in_use_are_stale_only_on_request_and_translated() {
     for protocol in [Protocol::Tcp, Protocol::Sctp] {
         for reset_connections in [false, true] {
             let new = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
-            let suspects = suspects(&[change(Some(&service(protocol, &["10.244.1.1:53"])), Some(&new))]);
+            let filter = filter(&[change(Some(&service(protocol, &["10.244.1.1:53"])), Some(&new))]);
             let is_stale =
-                |backend, answered| stale(&suspects, &flow(protocol, "10.96.0.1:53", backend, answered));
+                |backend, answered| stale(&filter, &flow(protocol, "10.96.0.1:53", backend, answered));
             assert_eq!(is_stale("10.244.1.1:53", true), reset_connections);
             assert!(is_stale("10.244.1.1:53", false), "an attempt that nobody answered");
             assert!(is_stale("10.96.0.1:53", false), "an attempt from before the service");
             assert!(!is_stale("10.96.0.1:53", true), "a connection to the address itself");
             assert!(!is_stale("10.244.1.2:53", false));
             let scope = if reset_connections { Scope::All } else { Scope::Unanswered };
-            assert_eq!(suspects.scopes(), BTreeMap::from([((Family::V4, protocol), scope)]));
+            assert_eq!(filter.scopes(), BTreeMap::from([((Family::V4, protocol), scope)]));
         }
     }
 }
@@ -157,32 +157,32 @@ fn flows_in_use_are_urgent_and_unanswered_ones_are_not() {
         let after = ContivService { reset_connections, ..service(protocol, &["10.244.1.2:53"]) };
         change(Some(&before), Some(&after))
     };
-    assert!(!suspects(&[]).are_urgent());
-    assert!(!suspects(&[change_of(Protocol::Tcp, false)]).are_urgent());
-    assert!(suspects(&[change_of(Protocol::Tcp, true)]).are_urgent());
-    assert!(suspects(&[change_of(Protocol::Udp, false)]).are_urgent());
+    assert!(!filter(&[]).are_urgent());
+    assert!(!filter(&[change_of(Protocol::Tcp, false)]).are_urgent());
+    assert!(filter(&[change_of(Protocol::Tcp, true)]).are_urgent());
+    assert!(filter(&[change_of(Protocol::Udp, false)]).are_urgent());
 }
 
 #[test]
 fn backend_that_comes_during_search_is_right_at_once() {
     let two = service(Protocol::Udp, &["10.244.1.1:53", "10.244.1.2:53"]);
-    let mut suspects = suspects(&[change(Some(&two), Some(&service(Protocol::Udp, &["10.244.1.2:53"])))]);
+    let mut filter = filter(&[change(Some(&two), Some(&service(Protocol::Udp, &["10.244.1.2:53"])))]);
     let third = service(Protocol::Udp, &["10.244.1.2:53", "10.244.1.3:53"]);
-    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.3:53"));
-    suspects.correct(std::iter::once(&third));
-    assert!(!stale_udp(&suspects, "10.96.0.1:53", "10.244.1.3:53"));
-    assert!(stale_udp(&suspects, "10.96.0.1:53", "10.244.1.1:53"));
+    assert!(stale_udp(&filter, "10.96.0.1:53", "10.244.1.3:53"));
+    filter.correct(std::iter::once(&third));
+    assert!(!stale_udp(&filter, "10.96.0.1:53", "10.244.1.3:53"));
+    assert!(stale_udp(&filter, "10.96.0.1:53", "10.244.1.1:53"));
 }
 
 #[test]
 fn backends_old_and_new_are_right_while_programming() {
     let [one, two] = ["10.244.1.1:53", "10.244.1.2:53"];
     let [first, second] = [[one], [two]].map(|backends| service(Protocol::Udp, &backends));
-    let mut replaced = suspects(&[change(Some(&service(Protocol::Udp, &["10.244.1.9:53"])), Some(&first))]);
+    let mut replaced = filter(&[change(Some(&service(Protocol::Udp, &["10.244.1.9:53"])), Some(&first))]);
     replaced.allow(std::iter::once(&second));
     assert!(![one, two].iter().any(|backend| stale_udp(&replaced, "10.96.0.1:53", backend)));
     assert!(stale_udp(&replaced, "10.96.0.1:53", "10.244.1.9:53"));
-    let mut deleted = suspects(&[change(Some(&first), None)]);
+    let mut deleted = filter(&[change(Some(&first), None)]);
     assert!(stale_udp(&deleted, "10.96.0.1:53", one));
     deleted.allow(std::iter::once(&first));
     assert!(!stale_udp(&deleted, "10.96.0.1:53", one), "it comes back");
@@ -208,15 +208,15 @@ proptest! {
                 Some(service(Protocol::Udp, &names.iter().map(String::as_str).collect::<Vec<_>>()))
             })
             .collect();
-        let mut suspects = StaleFlowFilter::default();
+        let mut filter = StaleFlowFilter::default();
         for pair in services.windows(2) {
-            suspects.add([change(pair[0].as_ref(), pair[1].as_ref())].iter());
+            filter.add([change(pair[0].as_ref(), pair[1].as_ref())].iter());
         }
         let last = states.last().cloned().flatten().unwrap_or_default();
         let ever: BTreeSet<u8> = states.iter().flatten().flatten().copied().collect();
         for number in &ever {
             for frontend in ["10.96.0.1:53", "172.31.0.1:30053"] {
-                let found = stale_udp(&suspects, frontend, &named(number));
+                let found = stale_udp(&filter, frontend, &named(number));
                 prop_assert_eq!(found, !last.contains(number), "backend {} at {}", number, frontend);
             }
         }

@@ -1,4 +1,4 @@
-//! Connections to other backends survive when backends are added and removed.
+//! Connections to a backend survive when other backends are added and removed.
 
 use contiv_tests::{
     cluster::{Frontend, Manifests},
@@ -10,7 +10,7 @@ use crate::routes::EVENT_TIMEOUT;
 
 const SESSIONS: usize = 20;
 
-/// Connections to the cluster IPs, each with the name of its backend.
+/// Opens connections to the cluster IPs. Returns each with the name of its backend.
 fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
     let mut sessions = Vec::new();
     for family in Family::BOTH {
@@ -24,7 +24,7 @@ fn open(lab: &Lab) -> Result<Vec<(Session, String)>> {
     Ok(sessions)
 }
 
-/// Checks that each open connection to this host is still answered by it.
+/// Checks that the host `name` still answers each connection that was opened to it.
 fn check_answers(sessions: &mut [(Session, String)], name: &str, when: &str) -> Result<()> {
     for (session, by) in sessions.iter_mut().filter(|(_, by)| by == name) {
         let answer = session.ask().map_err(|error| {
@@ -36,8 +36,8 @@ fn check_answers(sessions: &mut [(Session, String)], name: &str, when: &str) -> 
 }
 
 #[test]
-fn connections_to_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
-    isolated("routes::direct::changes::connections_to_backend_are_unharmed_when_others_come_and_go", |lab| {
+fn connections_survive_changes_of_other_backends() -> Result<()> {
+    isolated("routes::direct::changes::connections_survive_changes_of_other_backends", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &[])?;
@@ -46,23 +46,23 @@ fn connections_to_backend_are_unharmed_when_others_come_and_go() -> Result<()> {
         let count_to = |name| sessions.iter().filter(|(_, by)| by == name).count();
         assert!(count_to("pod1") > 0 && count_to("pod2") > 0, "both have connections");
         put(&state, &[&agent], &web(&[lab.pod1.host]), "route")?;
-        check_answers(&mut sessions, "pod1", "after the other one went")?;
+        check_answers(&mut sessions, "pod1", "after the other backend was removed")?;
         for family in Family::BOTH {
             let address = web(&[]).service.address(lab, Frontend::ClusterIp, family);
             for _ in 0..SESSIONS {
                 assert_eq!(answering(&lab.client, address)?, "pod1");
             }
         }
-        let mut more = open(lab)?;
+        let mut later_sessions = open(lab)?;
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
-        check_answers(&mut sessions, "pod1", "after the other one came back")?;
-        check_answers(&mut more, "pod1", "after another one came")
+        check_answers(&mut sessions, "pod1", "after the other backend was added again")?;
+        check_answers(&mut later_sessions, "pod1", "after another backend was added")
     })
 }
 
 #[test]
-fn new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
-    isolated("routes::direct::changes::new_backend_gets_connections_as_soon_as_others_are_idle", |lab| {
+fn new_backend_gets_connections_once_buckets_are_idle() -> Result<()> {
+    isolated("routes::direct::changes::new_backend_gets_connections_once_buckets_are_idle", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &["--route-nexthop-idle=1s"])?;
@@ -79,21 +79,21 @@ fn new_backend_gets_connections_as_soon_as_others_are_idle() -> Result<()> {
 }
 
 #[test]
-fn link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
-    isolated("routes::direct::changes::link_that_goes_and_comes_back_has_its_connections_again", |lab| {
+fn link_down_and_up_restores_routes_to_backends() -> Result<()> {
+    isolated("routes::direct::changes::link_down_and_up_restores_routes_to_backends", |lab| {
         let _backends = [Backend::start(lab, &lab.pod1)?, Backend::start(lab, &lab.pod2)?];
         let state = Manifests::new(lab)?;
         let agent = start(&lab.node, &state, &[])?;
         put(&state, &[&agent], &web(&[lab.pod1.host, lab.pod2.host]), "route")?;
         let address = web(&[]).service.address(lab, Frontend::ClusterIp, Family::V4);
-        let members = |count: usize| {
+        let has_backends = |count: usize| {
             let routes = lab.node.exec(&["ip", "route", "show", "table", "69", &address.ip().to_string()]);
             // Each backend has two routes.
             routes.is_ok_and(|routes| routes.matches(" dev pod").count() == 2 * count)
         };
-        assert!(members(2));
+        assert!(has_backends(2));
         lab.node.exec(&["ip", "link", "set", "pod1", "down"])?;
-        wait_until("only the other one is left", EVENT_TIMEOUT, || members(1))?;
+        wait_until("only the route to pod2 is left", EVENT_TIMEOUT, || has_backends(1))?;
         // The remaining next hop must be the other pod, not the default route.
         for _ in 0..SESSIONS {
             assert_eq!(answering(&lab.client, address)?, "pod2");
@@ -101,6 +101,6 @@ fn link_that_goes_and_comes_back_has_its_connections_again() -> Result<()> {
         assert!(!lab.node.exec(&["ip", "route", "show", "table", "69"])?.contains("dev eth0"));
         lab.node.exec(&["ip", "link", "set", "pod1", "up"])?;
         lab.node.exec(&["ip", "route", "replace", "10.244.1.10/32", "dev", "pod1"])?;
-        wait_until("both are there again", EVENT_TIMEOUT, || members(2)).map(drop)
+        wait_until("both routes are back", EVENT_TIMEOUT, || has_backends(2)).map(drop)
     })
 }
