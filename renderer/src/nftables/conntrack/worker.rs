@@ -44,7 +44,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_secs(2);
 /// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
 /// one.
-const WAKE_UP_DELAY: Duration = Duration::from_millis(5);
+const WAKE_UP_DELAY: Duration = Duration::from_millis(20);
 const MAX_ATTEMPTS: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
