@@ -1,4 +1,5 @@
-//! The parts inside the agent, one by one: decode, merge, plan and encode, and the kernel beside its floor.
+//! Measures the parts of the agent one by one: decoding, merging, planning, encoding, and programming the kernel, compared with its
+//! floor: the time that the kernel alone takes for the same elements.
 
 mod common;
 mod kernel;
@@ -11,7 +12,7 @@ use contiv_tests::lab::{Lab, Result};
 use crate::{figures::Figure, workload::Workload};
 
 pub use common::SECTION;
-pub(crate) use common::undecodable;
+pub(crate) use common::decode_error;
 
 /// Measures every part with this many services of four backends each.
 ///

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// How long a task may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Probes one task. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -17,13 +17,13 @@ pub struct LivenessProbe {
 }
 
 impl LivenessProbe {
-    /// Whether the task answered within a second.
+    /// Asks the task. True if it answers within a second.
     pub async fn is_alive(&self) -> bool {
-        let asked = async {
+        let exchange = async {
             let (reply, answer) = oneshot::channel();
             self.questions.send(reply).await.is_ok() && answer.await.is_ok()
         };
-        timeout(ANSWER, asked).await.unwrap_or(false)
+        timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or(false)
     }
 }
 

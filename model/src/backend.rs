@@ -11,16 +11,16 @@ pub struct Backend {
     pub address: IpAddr,
     /// The port at that address.
     pub port: u16,
-    /// It runs on this node.
+    /// True if it runs on this node.
     pub local: bool,
-    /// Its address belongs to a node, not to a pod.
+    /// True if its address belongs to a node, not to a pod.
     pub host_network: bool,
-    /// Traffic of this node with policy Cluster may use it. False for a ready backend that topology hints or the preference for
-    /// local backends assign to other nodes; then another ready backend of the same port and family has true.
+    /// True if traffic of this node may use it under policy Cluster. False for a ready backend that topology hints or the
+    /// preference for local backends assign to other nodes; then it is true for another ready backend of the port and family.
     pub in_topology: bool,
     /// Share of new connections relative to the other backends of the port; at least 1.
     pub weight: u16,
-    /// Whether it accepts connections, or only as a last resort.
+    /// Whether it gets new connections always, or only as a last resort.
     pub state: BackendState,
 }
 
@@ -44,7 +44,7 @@ impl Backend {
     }
 }
 
-/// The states in which a backend is usable (KEP-1669). Others never reach a renderer.
+/// The states in which a backend is usable (KEP-1669). Renderers get no backend in another state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BackendState {
     /// Takes new connections.

@@ -32,7 +32,7 @@ pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use open::{NodeScope, open, open_for_node};
 pub use page::PageSender;
-pub use position::{Position, Written};
+pub use position::{Position, WrittenKey};
 pub use store::{
     Condition, Fill, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
     WatchEvent, WatchStream, commit_in_chunks,

@@ -1,7 +1,7 @@
 //! The position of a reader in a store, with the evidence that reveals a replaced history.
 //!
-//! A store restored from an old backup goes back. That is visible as long as its revision is lower than the reader's; after
-//! further writes the revision means nothing. Then the keys of the last changes differ.
+//! A store restored from an old backup has a lower revision than the reader, until further writes raise it above that. From then
+//! on only the keys of the reader's last changes show the difference.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use crate::{Batch, Change, Entry, Snapshot};
 
-/// How many keys are remembered, of those written last and of those deleted last. Another history would have to have written
+/// How many keys are remembered, of those written last and of those deleted last. Another history goes unnoticed only if it wrote
 /// all of them at the same revisions with the same values.
-const KEYS: usize = 4;
-/// Only the revisions of larger values are kept.
+const REMEMBERED_KEYS: usize = 4;
+/// The maximum size of a kept value. Of a larger one only the revisions are kept.
 const MAX_VALUE_BYTES: usize = 16 << 10;
 
 /// How far a reader has watched a prefix of a store.
@@ -20,7 +20,7 @@ const MAX_VALUE_BYTES: usize = 16 << 10;
 pub struct Position {
     revision: i64,
     /// The keys written last, the oldest first.
-    written: VecDeque<Written>,
+    written: VecDeque<WrittenKey>,
     /// The keys deleted last, the oldest first.
     deleted: VecDeque<String>,
     is_empty: bool,
@@ -28,7 +28,7 @@ pub struct Position {
 
 /// A key as it is at a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenKey {
     /// The full key.
     pub key: String,
     /// Store revision that created the key.
@@ -69,7 +69,7 @@ impl Position {
     }
 
     /// Some keys that exist at this revision, with their state.
-    pub fn written(&self) -> impl ExactSizeIterator<Item = &Written> {
+    pub fn written(&self) -> impl ExactSizeIterator<Item = &WrittenKey> {
         self.written.iter()
     }
 
@@ -92,7 +92,7 @@ impl Position {
         self.forget(key);
         if is_exact(key) {
             let (create_revision, mod_revision) = (*create_revision, *mod_revision);
-            push(&mut self.written, Written { key: key.clone(), create_revision, mod_revision, value });
+            push(&mut self.written, WrittenKey { key: key.clone(), create_revision, mod_revision, value });
         }
     }
 
@@ -120,7 +120,7 @@ impl ListPosition {
     /// Adds a page.
     pub(crate) fn add(&mut self, entries: &[Entry]) {
         let mut newest: Vec<&Entry> = entries.iter().chain(&self.newest).collect();
-        if let Some(surplus) = newest.len().checked_sub(KEYS).filter(|surplus| *surplus > 0) {
+        if let Some(surplus) = newest.len().checked_sub(REMEMBERED_KEYS).filter(|surplus| *surplus > 0) {
             newest.select_nth_unstable_by_key(surplus, |entry| entry.mod_revision);
             newest.drain(..surplus);
         }
@@ -136,14 +136,14 @@ impl ListPosition {
     }
 }
 
-fn push<T>(newest: &mut VecDeque<T>, one: T) {
-    if newest.len() == KEYS {
+fn push<T>(newest: &mut VecDeque<T>, item: T) {
+    if newest.len() == REMEMBERED_KEYS {
         newest.pop_front();
     }
-    newest.push_back(one);
+    newest.push_back(item);
 }
 
-/// True if the key is exact. A key that was not UTF-8 was made readable, and cannot be requested.
+/// True if the key in the store has this text. A key that is not UTF-8 has been made readable, and cannot be requested.
 fn is_exact(key: &str) -> bool {
     !key.contains(char::REPLACEMENT_CHARACTER)
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_keys_are_remembered_each_once_as_it_is_last() {
+    fn newest_keys_are_remembered_once_in_their_last_state() {
         let entries = [3, 1, 9, 4, 8, 2].map(entry).to_vec();
         let mut position = Position::of(&Snapshot { revision: 9, entries, problems: Vec::new() });
         assert_eq!(written(&position), ["/3", "/4", "/8", "/9"]);

@@ -10,7 +10,7 @@ use super::{
     Outcome, Terminal,
     color::TextStyle,
     listing::{Item, Listing, Output},
-    service_question::ServiceQuestion,
+    service_query::ServiceQuery,
     table::Cell,
     views::{BackendView, PortView, ServiceView},
 };
@@ -24,18 +24,18 @@ use super::{
 #[command(alias = "backend")]
 pub(super) struct Backends {
     #[command(flatten)]
-    question: ServiceQuestion,
+    query: ServiceQuery,
 }
 
 impl Backends {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.question.run(terminal, false, |services| self.list(&services))
+        self.query.run(terminal, false, |services| self.list(&services))
     }
 
     fn list(&self, services: &[(ServiceView, Value)]) -> Listing {
-        let shows_namespace = self.question.scope.shows_namespace();
+        let shows_namespace = self.query.scope.shows_namespace();
         // For programs, and as names, only existing backends are printed.
-        let shows_missing = matches!(self.question.output, Output::Table | Output::Wide);
+        let shows_missing = matches!(self.query.output, Output::Table | Output::Wide);
         let mut header = vec!["SERVICE", "PORT", "BACKEND", "STATE", "LOCAL", "WEIGHT"];
         if shows_namespace {
             header.insert(0, "NAMESPACE");

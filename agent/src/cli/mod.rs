@@ -41,7 +41,7 @@ mod render;
 mod resources;
 mod scope;
 mod selector;
-mod service_question;
+mod service_query;
 mod services;
 mod status;
 mod store;

@@ -10,9 +10,9 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Its namespace, or this default.
-    pub(super) fn namespace_or<'a>(&'a self, namespace: &'a str) -> &'a str {
-        self.namespace.as_deref().unwrap_or(namespace)
+    /// The namespace of the name, or `default` if it has none.
+    pub(super) fn namespace_or<'a>(&'a self, default: &'a str) -> &'a str {
+        self.namespace.as_deref().unwrap_or(default)
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_may_carry_its_namespace() {
+    fn name_is_parsed_with_and_without_namespace() {
         let name = |text: &str| text.parse::<Name>().map(|name| (name.namespace, name.name));
         assert_eq!(name("web"), Ok((None, "web".to_owned())));
         assert_eq!(name("shop/web"), Ok((Some("shop".to_owned()), "web".to_owned())));

@@ -76,7 +76,7 @@ impl Scope {
         let known: BTreeSet<ServiceId> = items.iter().map(|item| id(item).clone()).collect();
         let has_labels = |id: &ServiceId| labelled.as_ref().is_none_or(|labelled| labelled.contains(id));
         let items: Vec<T> =
-            items.into_iter().filter(|item| self.is_meant(id(item)) && has_labels(id(item))).collect();
+            items.into_iter().filter(|item| self.contains(id(item)) && has_labels(id(item))).collect();
         let mut missing = self.missing(noun, &known);
         if items.is_empty() && missing.is_empty() {
             let place = if self.all_namespaces {
@@ -91,13 +91,13 @@ impl Scope {
         Ok(SelectedItems { items, missing })
     }
 
-    /// True if it has the required labels.
+    /// True if these labels match the selector, or there is none.
     pub(super) fn has_labels(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
     }
 
-    /// True if it is in the namespace and, if there are names, has one of them.
-    pub(super) fn is_meant(&self, id: &ServiceId) -> bool {
+    /// True if the service is in the namespace and, if there are names, has one of them.
+    pub(super) fn contains(&self, id: &ServiceId) -> bool {
         let in_namespace = |namespace: &str| self.all_namespaces || *namespace == *id.namespace;
         if self.names.is_empty() {
             return in_namespace(&self.namespace);
@@ -116,7 +116,7 @@ impl Scope {
         let mut lines = String::new();
         for name in &self.names {
             let alone = Self { names: vec![name.clone()], ..self.clone() };
-            if known.iter().any(|id| alone.is_meant(id)) {
+            if known.iter().any(|id| alone.contains(id)) {
                 continue;
             }
             let full_name = format!("{}/{}", name.namespace_or(&self.namespace), name.name);

@@ -16,8 +16,8 @@ pub(super) struct Selector(Vec<Requirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Requirement {
-    Has(String),
-    HasNot(String),
+    Exists(String),
+    DoesNotExist(String),
     In(String, BTreeSet<String>),
     /// Also met by objects without the label.
     NotIn(String, BTreeSet<String>),
@@ -26,8 +26,8 @@ enum Requirement {
 impl Selector {
     pub(super) fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| match requirement {
-            Requirement::Has(key) => labels.contains_key(key),
-            Requirement::HasNot(key) => !labels.contains_key(key),
+            Requirement::Exists(key) => labels.contains_key(key),
+            Requirement::DoesNotExist(key) => !labels.contains_key(key),
             Requirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
             Requirement::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
         })
@@ -38,7 +38,7 @@ impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        split(text).into_iter().map(requirement).collect::<Result<_, _>>().map(Self)
+        split(text).into_iter().map(parse_requirement).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -57,32 +57,32 @@ fn split(text: &str) -> Vec<&str> {
     .collect()
 }
 
-fn requirement(text: &str) -> Result<Requirement, String> {
-    let one = |value: &str| BTreeSet::from([value.trim().to_owned()]);
+fn parse_requirement(text: &str) -> Result<Requirement, String> {
+    let single = |value: &str| BTreeSet::from([value.trim().to_owned()]);
     let parsed = if let Some((key, value)) = text.split_once("!=") {
-        Requirement::NotIn(self::key(key)?, one(value))
+        Requirement::NotIn(parse_key(key)?, single(value))
     } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        Requirement::In(self::key(key)?, one(value))
+        Requirement::In(parse_key(key)?, single(value))
     } else if let Some((left, list)) = text.split_once('(') {
         let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?}: no ) at the end"))?;
         let values = list.split(',').map(|value| value.trim().to_owned()).collect();
         match left.trim().rsplit_once(char::is_whitespace) {
-            Some((key, "in")) => Requirement::In(self::key(key)?, values),
-            Some((key, "notin")) => Requirement::NotIn(self::key(key)?, values),
+            Some((key, "in")) => Requirement::In(parse_key(key)?, values),
+            Some((key, "notin")) => Requirement::NotIn(parse_key(key)?, values),
             _ => return Err(format!("{text:?}: as in 'app in (web, api)' or 'app notin (web)'")),
         }
     } else if let Some(key) = text.strip_prefix('!') {
-        Requirement::HasNot(self::key(key)?)
+        Requirement::DoesNotExist(parse_key(key)?)
     } else {
-        Requirement::Has(self::key(text)?)
+        Requirement::Exists(parse_key(text)?)
     };
     Ok(parsed)
 }
 
-fn key(text: &str) -> Result<String, String> {
+fn parse_key(text: &str) -> Result<String, String> {
     let key = text.trim();
-    let is_good = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if key.is_empty() || !key.chars().all(is_good) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if key.is_empty() || !key.chars().all(is_allowed) {
         return Err(format!("{key:?} is not the name of a label; as in app=web,tier!=cache"));
     }
     Ok(key.to_owned())
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_choose_as_those_of_kubectl_do() {
+    fn selectors_match_as_in_kubectl() {
         let labels: Labels = [("app", "web"), ("tier", "front")].map(|(k, v)| (k.into(), v.into())).into();
         for (selector, expected) in [
             ("app=web", true),

@@ -10,7 +10,7 @@ use super::{
     Outcome, Terminal,
     color::TextStyle,
     listing::{Item, Listing},
-    service_question::ServiceQuestion,
+    service_query::ServiceQuery,
     table::Cell,
     views::{BackendView, PortView, ServiceView},
 };
@@ -27,17 +27,17 @@ const DEFAULT_RENDERER: &str = "nftables";
 #[command(alias = "service")]
 pub(super) struct Services {
     #[command(flatten)]
-    question: ServiceQuestion,
+    query: ServiceQuery,
 }
 
 impl Services {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.question.run(terminal, true, |services| self.list(services))
+        self.query.run(terminal, true, |services| self.list(services))
     }
 
     fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {
         let mut header = vec!["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
-        let shows_namespace = self.question.scope.shows_namespace();
+        let shows_namespace = self.query.scope.shows_namespace();
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }

@@ -61,10 +61,10 @@ impl Status {
         let size = size().filter(|_| self.output == Output::Table);
         let out = match self.output {
             Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
-            Output::Json => format!("{:#}\n", answers.value()),
-            Output::Yaml => serde_saphyr::to_string(&answers.value())?,
+            Output::Json => format!("{:#}\n", answers.to_json()),
+            Output::Yaml => serde_saphyr::to_string(&answers.to_json())?,
             Output::Name => format!("{}\n", overview.status.node),
         };
-        Ok(Frame { out, err: String::new(), is_good: overview.is_good() })
+        Ok(Frame { out, err: String::new(), is_good: overview.is_healthy() })
     }
 }

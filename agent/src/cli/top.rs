@@ -93,8 +93,8 @@ impl Top {
         let size = size().filter(|_| self.output == Output::Table);
         let text = match self.output {
             Output::Table | Output::Wide => screen::render(rates, self.services, size) + "\n",
-            Output::Json => format!("{}\n", self.value(rates)),
-            Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.value(rates))?),
+            Output::Json => format!("{}\n", self.to_json(rates)),
+            Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.to_json(rates))?),
             Output::Name => {
                 let names = rates.busiest(self.services).into_iter().map(|usage| usage.service.to_string());
                 names.flat_map(|name| [name, "\n".to_owned()]).collect()
@@ -108,7 +108,7 @@ impl Top {
     }
 
     /// For programs.
-    fn value(&self, rates: &Rates) -> Value {
+    fn to_json(&self, rates: &Rates) -> Value {
         json!({
             "at": Timestamp::now(),
             "connections_per_second": rates.total(),

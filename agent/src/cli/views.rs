@@ -12,7 +12,7 @@ use super::selector::Labels;
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ServiceView {
     pub(super) id: ServiceId,
-    /// The type of the stored service; `ServiceQuestion` fills it in.
+    /// The type of the stored service; `ServiceQuery` fills it in.
     #[serde(skip)]
     pub(super) service_type: &'static str,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The TOML file.
+//! Reads the configuration file, in TOML.
 
 use std::{fs, path::Path};
 
@@ -9,10 +9,10 @@ use toml::de::DeTable;
 
 use super::{ConfigError, flags};
 
-/// The settings of a file; without one, those of `default_file`; none if that does not exist.
+/// Reads the settings of `file`; without one, those of `default_file`, if that exists.
 ///
 /// # Errors
-/// When it cannot be read, and those of [`parse`].
+/// When the file cannot be read, and the errors of [`parse`].
 pub(super) fn read<C: Args + DeserializeOwned>(
     file: Option<&Path>,
     default_file: &str,
@@ -27,7 +27,7 @@ pub(super) fn read<C: Args + DeserializeOwned>(
     parse(&path.display().to_string(), &text).map(Some)
 }
 
-/// Parses the text of a file. `name` is its name in problems.
+/// Parses the text of a file. `name` is the name of the file in errors.
 ///
 /// # Errors
 /// All unknown keys; else the first invalid value. Each with file, line and key.
@@ -54,11 +54,11 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
     toml::from_str(text).map_err(|error| located(&error))
 }
 
-/// Reads the configuration that an agent of any version shows: a key that this version does not know, or with a value that it
-/// cannot read, counts as not set.
+/// Parses the configuration that an agent reports, which may be of another version. A key that this version does not know, or with
+/// a value that it cannot read, counts as not set.
 ///
 /// # Errors
-/// When it is no TOML.
+/// When the text is not TOML.
 pub(crate) fn parse_of_any_version<C: DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
     let wrong = |error: toml::de::Error| ConfigError::one(format!("{name}: {}", error.message().trim()));
     let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;

@@ -21,7 +21,7 @@ pub(super) enum ApiError {
     NotLoopback,
     #[error("the host {0:?} is refused: use an address of this machine, or localhost")]
     ForeignHost(String),
-    #[error("pages of {0} change nothing here")]
+    #[error("requests from pages of {0} may not change anything")]
     ForeignSite(String),
     #[error("too many requests at the same time; try again")]
     TooManyRequests,

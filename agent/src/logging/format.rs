@@ -1,9 +1,9 @@
-//! The forms of log lines.
+//! The format of log lines.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The forms of log lines.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {

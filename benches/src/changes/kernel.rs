@@ -7,12 +7,12 @@ use super::common::{ROUNDS, Times, by_kind, service};
 use crate::{
     command::run,
     netlink::Kernel,
-    parts::undecodable,
+    parts::decode_error,
     workload::{SingleChange, Workload},
 };
 
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Times> {
-    let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
+    let mut processor = workload.processor().map_err(|error| decode_error(&error))?;
     lab.node2.run(|| {
         let kernel = Kernel::open()?;
         let (mut table, batches) = OfflineTable::resync(&processor.snapshot(), kernel.batch_limit);
@@ -21,7 +21,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Times> {
         for round in 0..ROUNDS {
             for kind in SingleChange::ALL {
                 let event = kind.event(workload, service(workload, round), round);
-                let changes = processor.apply([event.map_err(|error| undecodable(&error))?]);
+                let changes = processor.apply([event.map_err(|error| decode_error(&error))?]);
                 times.push((kind, kernel.commit(&table.update(&changes))?));
             }
         }

@@ -1,4 +1,4 @@
-//! One change at a time: from etcd's acknowledgement of the workload to its slices in etcd, and to the kernel's commit.
+//! The latency of single changes: from etcd's acknowledgement of a workload to its slices in etcd, and to the kernel's commit.
 
 use std::time::{Duration, Instant};
 

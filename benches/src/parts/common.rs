@@ -7,7 +7,7 @@ use crate::workload::UndecodableValue;
 /// The section of these figures in the table.
 pub const SECTION: &str = "parts";
 
-pub(crate) fn undecodable(error: &UndecodableValue) -> LabError {
+pub(crate) fn decode_error(error: &UndecodableValue) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 

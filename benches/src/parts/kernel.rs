@@ -9,7 +9,7 @@ use contiv_renderer::{
 };
 use contiv_tests::lab::{Lab, LabError, Result};
 
-use super::common::{SECTION, repetitions, undecodable};
+use super::common::{SECTION, decode_error, repetitions};
 use crate::{
     command::run,
     figures::{Figure, Limit},
@@ -35,7 +35,7 @@ struct Times {
 
 /// Measures in the namespace of the node.
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
-    let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
+    let mut processor = workload.processor().map_err(|error| decode_error(&error))?;
     let snapshot = processor.snapshot();
     let replaced = changes(workload, &mut processor, Variant::Replaced)?;
     let restored = restore(workload, &mut processor)?;
@@ -84,7 +84,7 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
 
 /// The kernel's time alone for a cold start.
 pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
-    let snapshot = workload.processor().map_err(|error| undecodable(&error))?.snapshot();
+    let snapshot = workload.processor().map_err(|error| decode_error(&error))?.snapshot();
     let mut times = Vec::new();
     for _ in 0..repetitions(workload.services) {
         let kernel = lab.node2.run(Kernel::open)?;
@@ -138,7 +138,7 @@ fn changes(
     let change = |number| {
         let event = workload
             .change(changed(workload, number), variant(number))
-            .map_err(|error| undecodable(&error))?;
+            .map_err(|error| decode_error(&error))?;
         Ok(processor.apply([event]))
     };
     (0..count(workload)).map(change).collect()
@@ -147,7 +147,7 @@ fn changes(
 /// Reverts all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
     let original = |number| {
-        workload.change(changed(workload, number), Variant::Original).map_err(|error| undecodable(&error))
+        workload.change(changed(workload, number), Variant::Original).map_err(|error| decode_error(&error))
     };
     Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
 }

@@ -3,7 +3,7 @@
 use contiv_model::{NodeName, Processor, ProcessorConfig};
 use contiv_tests::lab::Result;
 
-use super::common::{SECTION, repetitions, undecodable};
+use super::common::{SECTION, decode_error, repetitions};
 use crate::{
     figures::Figure,
     statistics::{Samples, timed},
@@ -23,17 +23,17 @@ pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
         let (duration, resync) = timed(|| Workload::decode(&values));
         decode.push(duration);
         let (resync, mut processor) = (
-            resync.map_err(|error| undecodable(&error))?,
+            resync.map_err(|error| decode_error(&error))?,
             Processor::new(ProcessorConfig::new(NodeName::new("node"))),
         );
         combine.push(timed(|| processor.resync(resync)).0);
     }
-    let mut processor = workload.processor().map_err(|error| undecodable(&error))?;
+    let mut processor = workload.processor().map_err(|error| decode_error(&error))?;
     let mut one = Vec::new();
     for number in 0..CHANGES {
         let service = number as usize * 7919 % workload.services;
         let event =
-            workload.change(service, Variant::Replaced(number)).map_err(|error| undecodable(&error))?;
+            workload.change(service, Variant::Replaced(number)).map_err(|error| decode_error(&error))?;
         one.push(timed(|| processor.apply([event])).0);
     }
     Ok(vec![

@@ -78,7 +78,7 @@ pub struct Aggregator {
     pub tag: String,
     /// A service with an instance that has this tag is left out: it comes from Kubernetes (consul-k8s' `ConsulK8STag`). Empty for none.
     pub exclude_tag: String,
-    /// The port for clients, for services without one; none for the ports of the instances.
+    /// The port for clients, for services without one. `None`: clients use the ports of the instances.
     pub service_port: Option<u16>,
     /// The application protocol of main ports, for services without one.
     pub app_protocol: AppProtocol,

@@ -9,8 +9,8 @@ use std::{
 
 use serde::Deserialize;
 
-/// Everything in a registry, by its names. A service without a value is listed, but its instances are unknown yet: its stored
-/// objects stay as they are.
+/// The services of a registry, by name. `None`: the service is listed, but its instances are not known yet; its stored objects
+/// stay as they are.
 pub type Catalog = BTreeMap<String, Option<Arc<SourceService>>>;
 
 /// The addresses of each host name that was looked up.
@@ -23,9 +23,9 @@ pub struct SourceService {
     pub instances: BTreeSet<Instance>,
     /// Instances that are registered by a host name.
     pub hosts: BTreeSet<Instance<String>>,
-    /// The port for clients; none for the ports of the instances.
+    /// The port for clients. `None`: clients use the ports of the instances.
     pub service_port: Option<u16>,
-    /// The application protocol of the main port; none for the registry's default.
+    /// The application protocol of the main port. `None`: the registry's default.
     pub app_protocol: Option<AppProtocol>,
     /// Requested cluster addresses, at most one per family.
     pub cluster_ips: BTreeSet<IpAddr>,
@@ -89,7 +89,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The application protocol of a port (flomesh's `MicroSvcAppProtocol`, or neither of its two).
+/// The application protocol of a port. flomesh's `MicroSvcAppProtocol` has only the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AppProtocol {
@@ -103,7 +103,7 @@ pub enum AppProtocol {
 }
 
 impl AppProtocol {
-    /// The value of `app_protocol`; empty for [`AppProtocol::Other`].
+    /// The value of `app_protocol` in a stored port; empty for [`AppProtocol::Other`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",

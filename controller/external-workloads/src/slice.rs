@@ -1,4 +1,4 @@
-//! Endpoint slices and the labels that mark ours.
+//! Endpoint slices, and the labels that mark those of this controller.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use contiv_store::Entry;
 
 use crate::service::{Service, read};
 
-/// The label with the service of a slice.
+/// The label that names the service of a slice.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// The label with the controller that writes a slice.
+/// The label that names the controller that writes a slice.
 pub const MANAGED_BY_LABEL: &str = label::ENDPOINT_SLICE_MANAGED_BY;
 /// The label of slices of a headless service, with an empty value.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-/// The label's value on slices of this controller; on linkerd's it is `linkerd-external-workloads-controller`.
+/// The value of [`MANAGED_BY_LABEL`] on slices of this controller; on linkerd's it is `linkerd-external-workloads-controller`.
 pub const MANAGED_BY: &str = label::EXTERNAL_WORKLOADS_CONTROLLER;
-/// The annotation with the [`Service::uid`] of the service a slice was made for: Kubernetes' owner reference.
+/// The annotation with the [`Service::uid`] of the service a slice was made for, as in Kubernetes' owner references.
 pub const OWNER_ANNOTATION: &str = "contiv.io/owner-uid";
 /// The annotation with the revision at which the writer of a slice won its election. It identifies the writer; a slice that
 /// differs only in it is not written.
 pub const TERM_ANNOTATION: &str = "contiv.io/term";
-/// No slice has more endpoints.
+/// The maximum number of endpoints of a slice.
 pub const MAX_ENDPOINTS: usize = 100;
 
 /// A stored slice.
@@ -29,7 +29,7 @@ pub const MAX_ENDPOINTS: usize = 100;
 pub enum StoredSlice {
     /// One that this controller manages.
     Ours(Box<wire::EndpointSlice>),
-    /// A foreign one, which is not touched.
+    /// One of another controller, which is not changed.
     Foreign,
 }
 
@@ -54,7 +54,7 @@ impl StoredSlice {
     }
 }
 
-/// The name of the service a slice belongs to; empty if it does not say.
+/// The name of the service a slice belongs to; empty if it names none.
 pub(crate) fn service_of(slice: &wire::EndpointSlice) -> &str {
     slice.labels.get(SERVICE_NAME_LABEL).unwrap_or(&slice.service_name)
 }
@@ -71,7 +71,7 @@ pub(crate) fn labels(service: &Service) -> BTreeMap<String, String> {
     labels
 }
 
-/// Whether a slice was made for this very service, and not for one of the same name before it.
+/// Whether a slice was made for this service (same uid), and not for an earlier one of the same name.
 pub(crate) fn is_owned(slice: &wire::EndpointSlice, service: &Service) -> bool {
     slice.annotations.get(OWNER_ANNOTATION).is_some_and(|uid| *uid == service.uid.to_string())
 }

@@ -1,4 +1,4 @@
-//! Services that the kernel refuses: identified by the refused messages, and by the modules that the kernel lacks.
+//! Finds the services that the kernel refuses: by the netlink messages that it rejected, and by the modules that it lacks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -92,13 +92,14 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let start = refusal.message.as_ptr() as usize;
     let is_at = |payload: &&&[u8]| {
         // The offset is that of the attribute; its payload follows the header.
-        refusal.offset.is_some_and(|offset| payload.as_ptr() as usize - start == offset + ATTRIBUTE_HEADER)
+        refusal.offset.is_some_and(|offset| payload.as_ptr() as usize - start == offset + NLA_HDRLEN)
     };
     let refused = elements.iter().find(is_at)?;
     read::parse_element(set, Attributes(refused))
 }
 
-const ATTRIBUTE_HEADER: usize = 4;
+/// The size of an attribute's header in bytes.
+const NLA_HDRLEN: usize = 4;
 
 /// True if an element belongs to the service of a plan.
 fn belongs_to(element: &Element, plan: &ServicePlan) -> bool {

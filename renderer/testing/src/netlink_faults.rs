@@ -16,7 +16,7 @@ use super::FaultSwitch;
 const ERRORS: [Errno; 3] = [Errno::ENOBUFS, Errno::ENOMEM, Errno::EBUSY];
 
 /// Bytes before the value of an attribute: its length and its kind.
-const ATTRIBUTE_HEADER: usize = 4;
+const NLA_HDRLEN: usize = 4;
 
 /// The faults of a socket.
 #[derive(Debug)]
@@ -57,14 +57,14 @@ impl NetlinkFaults {
         for (kind, name) in &self.missing {
             let mut attribute = Vec::new();
             #[allow(clippy::cast_possible_truncation)]
-            attribute.extend_from_slice(&(ATTRIBUTE_HEADER as u16 + name.len() as u16 + 1).to_ne_bytes());
+            attribute.extend_from_slice(&(NLA_HDRLEN as u16 + name.len() as u16 + 1).to_ne_bytes());
             attribute.extend_from_slice(&kind.to_ne_bytes());
             attribute.extend_from_slice(name.as_bytes());
             attribute.push(0);
             let places: Vec<usize> =
                 (0..request.len()).filter(|at| request[*at..].starts_with(&attribute)).collect();
             for at in places {
-                request.to_mut()[at + ATTRIBUTE_HEADER] = b'?';
+                request.to_mut()[at + NLA_HDRLEN] = b'?';
             }
         }
         request

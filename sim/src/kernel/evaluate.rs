@@ -165,7 +165,7 @@ impl Traversal<'_> {
     fn pass(&mut self, packet: &mut Packet, hooks: &[u32]) -> HookVerdict {
         for hook in hooks {
             for (table, chain, base) in self.chains(packet, *hook) {
-                if base.kind == ChainType::Nat && packet.is_translated_at(*hook) {
+                if base.kind == ChainType::Nat && packet.is_nat_decided_at(*hook) {
                     continue;
                 }
                 let policy = base.policy.cast_signed();

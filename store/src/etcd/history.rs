@@ -10,7 +10,7 @@ use super::{
     list::{first_key, prefix_end},
     session::Session,
 };
-use crate::{Position, StoreError, Written};
+use crate::{Position, StoreError, WrittenKey};
 
 /// Fails if the store never had the reader's state: it was restored to an earlier revision, possibly with writes since; or if
 /// it has compacted that revision.
@@ -81,7 +81,7 @@ fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
     operations
 }
 
-fn is_same(answer: &GetResponse, written: &Written) -> bool {
+fn is_same(answer: &GetResponse, written: &WrittenKey) -> bool {
     let [found] = answer.kvs() else { return false };
     (found.create_revision(), found.mod_revision()) == (written.create_revision, written.mod_revision)
         && written.value.as_ref().is_none_or(|value| found.value() == value)

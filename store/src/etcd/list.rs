@@ -15,12 +15,11 @@ use crate::{Entry, PageSender, Problem, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all remaining keys, so small pages are expensive: 50,000 keys of 700 bytes took
 /// 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
-const PAGE: i64 = 5000;
-/// The last pages are smaller, so that little work remains after the last answer: a third of the remaining keys, but at least
-/// so many.
-const LAST_PAGES: i64 = 1000;
+const PAGE_KEYS: i64 = 5000;
+/// The minimum size of the last pages. They have a third of the remaining keys, so that little work remains after the last answer.
+const MIN_LAST_PAGE_KEYS: i64 = 1000;
 /// Keys of the first page, before the size of values is known.
-const FIRST_PAGE: i64 = 500;
+const FIRST_PAGE_KEYS: i64 = 500;
 /// The target size of a page, so that a few thousand large values do not exceed the limit of one answer.
 const PAGE_BYTES: usize = 4 << 20;
 /// Types that are listed concurrently: etcd answers each request on one processor, while we read another answer.
@@ -29,7 +28,7 @@ const CONCURRENT_LISTS: usize = 2;
 const ATTEMPTS: usize = 5;
 
 /// Why a page failed.
-enum Stop {
+enum PageError {
     /// The revision of the first page is compacted.
     Compacted,
     /// The page exceeds the client's limit.
@@ -37,11 +36,11 @@ enum Stop {
     Failed(Failure),
 }
 
-/// Everything below `prefix`, at one revision.
+/// Lists everything below `prefix`, at one revision.
 ///
-/// A value that is too large by itself is a problem of its key, and its entry has an empty value, which is none that
-/// anything can be read from: the key is there, and must not be taken for a deleted one. With `sender` the entries go there page
-/// by page, and the snapshot has none.
+/// A value that is too large by itself is reported as a problem of its key. Its entry has an empty value, which cannot be decoded:
+/// without an entry the key would be taken for a deleted one. With `sender` the entries go there page by page, and the snapshot has
+/// none.
 pub(super) async fn list(
     session: Session,
     prefix: &str,
@@ -53,9 +52,9 @@ pub(super) async fn list(
         }
         match pages(&session, prefix, sender).await {
             Ok(snapshot) => return Ok(snapshot),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            Err(Stop::Compacted) => {}
-            Err(Stop::TooLarge) => {
+            Err(PageError::Failed(failure)) => return Err(failure),
+            Err(PageError::Compacted) => {}
+            Err(PageError::TooLarge) => {
                 let action = format!("list {prefix}");
                 let reason = format!("a key alone is larger than {MAX_RESPONSE_BYTES} bytes");
                 return Err(StoreError::Refused { action, reason }.into());
@@ -66,13 +65,13 @@ pub(super) async fn list(
     Err(session.unavailable(reason).into())
 }
 
-async fn pages(session: &Session, prefix: &str, sender: Option<&PageSender>) -> Result<Snapshot, Stop> {
+async fn pages(session: &Session, prefix: &str, sender: Option<&PageSender>) -> Result<Snapshot, PageError> {
     let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
     let mut first = Pages::new(session, sender, 0);
     // etcd answers with the revision it read, which pins the pages that follow.
     let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
     let revision = first.read.revision;
-    let rest = ranges(&Range { from, end: whole.end }, &kinds());
+    let rest = split(&Range { from, end: whole.end }, &kind_prefixes());
     let ranges = stream::iter(rest).map(|range| Pages::new(session, sender, revision).all(range));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
@@ -91,13 +90,13 @@ struct Range {
     end: Vec<u8>,
 }
 
-/// The first keys of all types.
-fn kinds() -> Vec<Vec<u8>> {
+/// The prefixes of the keys of all types.
+fn kind_prefixes() -> Vec<Vec<u8>> {
     Kind::ALL.into_iter().map(|kind| Key::prefix(kind).into_bytes()).collect()
 }
 
 /// Splits a range at some keys, in order.
-fn ranges(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
+fn split(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
     let is_within = |cut: &&Vec<u8>| **cut > range.from && (range.end == [0] || **cut < range.end);
     let cuts: BTreeSet<&Vec<u8>> = cuts.iter().filter(is_within).collect();
     let ends = cuts.iter().copied().chain([&range.end]);
@@ -115,13 +114,13 @@ struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Pages at one revision; with 0 at the one of the first page.
+    /// Pages at `revision`; with 0, at the revision of the first page.
     fn new(session: &'a Session, sender: Option<&'a PageSender>, revision: i64) -> Self {
         let read = Snapshot { revision, ..Snapshot::default() };
-        Self { session, sender, kv: session.kv(), limit: FIRST_PAGE, read }
+        Self { session, sender, kv: session.kv(), limit: FIRST_PAGE_KEYS, read }
     }
 
-    async fn all(mut self, range: Range) -> Result<Snapshot, Stop> {
+    async fn all(mut self, range: Range) -> Result<Snapshot, PageError> {
         let mut from = range.from;
         while let Some(next) = self.next(from, &range.end).await? {
             from = next;
@@ -130,21 +129,21 @@ impl<'a> Pages<'a> {
     }
 
     /// Reads the page that begins with this key. Returns the first key of the next one, if any.
-    async fn next(&mut self, from: Vec<u8>, end: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+    async fn next(&mut self, from: Vec<u8>, end: &[u8]) -> Result<Option<Vec<u8>>, PageError> {
         let range = GetOptions::new().with_range(end).with_revision(self.read.revision);
         let mut page = loop {
             let options = range.clone().with_limit(self.limit);
-            match page(self.session, &mut self.kv, from.clone(), options.clone()).await {
-                Err(Stop::TooLarge) if self.limit > 1 => self.limit = (self.limit / 8).max(1),
-                Err(Stop::TooLarge) => {
-                    let page = page(self.session, &mut self.kv, from, options.with_keys_only()).await?;
+            match get_page(self.session, &mut self.kv, from.clone(), options.clone()).await {
+                Err(PageError::TooLarge) if self.limit > 1 => self.limit = (self.limit / 8).max(1),
+                Err(PageError::TooLarge) => {
+                    let page = get_page(self.session, &mut self.kv, from, options.with_keys_only()).await?;
                     self.read.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
                     break page;
                 }
                 page => break page?,
             }
         };
-        // In steps, since the next value may be too large as well.
+        // It grows in steps, since the next value may be too large as well.
         let sizes = page.kvs().iter().map(|pair| pair.value().len());
         self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
         if self.read.revision == 0 {
@@ -160,27 +159,27 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The number of keys of the next page, from the sizes of the last values and the number of remaining keys.
+/// The number of keys of the next page, from the sizes of the values of this page, and the number of keys from this page on.
 fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     let count = sizes.len();
     let left = keys.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
     let average = sizes.sum::<usize>() / count.max(1);
-    let fitting = i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE).max(1);
-    fitting.min((left / 3).clamp(LAST_PAGES, PAGE))
+    let fitting = i64::try_from(PAGE_BYTES / average.max(1)).unwrap_or(PAGE_KEYS).max(1);
+    fitting.min((left / 3).clamp(MIN_LAST_PAGE_KEYS, PAGE_KEYS))
 }
 
-async fn page(
+async fn get_page(
     session: &Session,
     kv: &mut KvClient,
     from: Vec<u8>,
     options: GetOptions,
-) -> Result<GetResponse, Stop> {
+) -> Result<GetResponse, PageError> {
     let answer = session.answer(kv.get(from, Some(options))).await;
-    match answer.map_err(|error| Stop::Failed(error.into()))? {
+    match answer.map_err(|error| PageError::Failed(error.into()))? {
         Ok(page) => Ok(page),
-        Err(error) if failure::is_compacted(&error) => Err(Stop::Compacted),
-        Err(error) if failure::is_too_large(&error) => Err(Stop::TooLarge),
-        Err(error) => Err(Stop::Failed(session.failure("list", error))),
+        Err(error) if failure::is_compacted(&error) => Err(PageError::Compacted),
+        Err(error) if failure::is_too_large(&error) => Err(PageError::TooLarge),
+        Err(error) => Err(PageError::Failed(session.failure("list", error))),
     }
 }
 
@@ -238,31 +237,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_size_follows_value_sizes_and_the_rest() {
-        assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE);
-        assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE);
+    fn page_size_follows_value_sizes_and_remaining_keys() {
+        assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE_KEYS);
+        assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE_KEYS);
         assert_eq!(next_limit([600; 500].into_iter(), 9500), 3000);
-        assert_eq!(next_limit([600; 500].into_iter(), 501), LAST_PAGES);
+        assert_eq!(next_limit([600; 500].into_iter(), 501), MIN_LAST_PAGE_KEYS);
         assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);
-        assert_eq!(next_limit([].into_iter(), 0), LAST_PAGES);
+        assert_eq!(next_limit([].into_iter(), 0), MIN_LAST_PAGE_KEYS);
     }
 
     #[test]
-    fn range_is_cut_where_types_begin_and_nothing_is_lost() {
+    fn range_is_split_where_types_begin_without_gaps() {
         let range = |from: &str, end: &str| Range { from: from.into(), end: end.into() };
         let cuts = ["/a/pod/", "/a/node/", "/b/", "/a/endpoints/"].map(Vec::from);
         let expected =
             [range("/a/endpoints/x", "/a/node/"), range("/a/node/", "/a/pod/"), range("/a/pod/", "/a0")];
-        assert_eq!(ranges(&range("/a/endpoints/x", "/a0"), &cuts), expected);
+        assert_eq!(split(&range("/a/endpoints/x", "/a0"), &cuts), expected);
         let no_end = Range { from: b"/a/pod/x".to_vec(), end: vec![0] };
-        let [first, last] = &ranges(&no_end, &cuts)[..] else { panic!() };
+        let [first, last] = &split(&no_end, &cuts)[..] else { panic!() };
         assert_eq!((&*first.end, &*last.from, &*last.end), (&b"/b/"[..], &b"/b/"[..], &[0][..]));
-        assert_eq!(ranges(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
+        assert_eq!(split(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
     }
 
     #[test]
-    fn keys_that_are_no_utf8_stay_readable_and_different() {
+    fn keys_not_in_utf8_become_readable_and_stay_distinct() {
         assert_eq!(key_text(b"/a\xffb\xf0\x9f/".to_vec()), "/a\u{fffd}ffb\u{fffd}f0\u{fffd}9f/");
         assert_ne!(key_text(b"/a\xff".to_vec()), key_text(b"/a\xfe".to_vec()));
         assert_eq!(key_text("/\u{e9}".as_bytes().to_vec()), "/\u{e9}");

@@ -94,7 +94,7 @@ impl Session {
         // A member answers this without the others, so it shows only that this one can be reached.
         match self.probe(GetOptions::new().with_serializable()).await {
             Err(Failure::LoginRequired { action, reason }) if access.user.is_none() => {
-                let reason = format!("{reason}; it wants a user and a password");
+                let reason = format!("{reason}; a user and a password are required");
                 Err(StoreError::Refused { action, reason })
             }
             answer => Ok(answer?),

@@ -1,4 +1,4 @@
-//! The watch of one type: a sequence of requests that each end after some minutes.
+//! The watch of one resource type: a sequence of requests that each end after some minutes.
 
 use std::{fmt::Write, time::Duration};
 
@@ -18,19 +18,19 @@ use super::{
 };
 use crate::StoreError;
 
-/// The requested duration of one request, from half of this up; as in client-go, so that connections are redistributed over
-/// several servers from time to time.
+/// The maximum duration of one request. Each asks for a random duration between half of this and this, as in client-go, so that
+/// connections are redistributed over several servers from time to time.
 const WATCH_TIMEOUT_SECONDS: u64 = 600;
-/// A silent watch is opened again after this time, in case the server has forgotten it. Most send a bookmark each minute; with
-/// etcd 3.4 a quiet type has none.
+/// A silent watch is opened again after this time, in case the server has forgotten it. Most servers send a bookmark each
+/// minute; one with etcd 3.4 sends none for a quiet type.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1200 } else { 150_000 });
 /// A request that ends sooner and without an event is a failure, so that it is not repeated without pause.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
-/// A watch that the server ends before its time is opened again after a random part of this: a server that stops ends the watches of
-/// all nodes at one moment.
+/// A watch that the server ends early is opened again after a random part of this. A server that stops ends the watches of all nodes
+/// at the same moment, so the pause spreads their requests.
 const MAX_RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// An event of one type.
+/// An event of the watch of one type.
 #[derive(Debug)]
 pub(super) struct ResourceEvent {
     pub(super) resource: Resource,
@@ -55,14 +55,14 @@ pub(super) struct Watch {
     revision: i64,
     answer: WatchBody,
     opened: Instant,
-    /// When it ends as requested.
-    until: Instant,
-    /// Whether anything arrived since then.
-    has_spoken: bool,
+    /// The end of the requested duration.
+    deadline: Instant,
+    /// Whether an event has arrived since `opened`.
+    has_received: bool,
 }
 
 impl Watch {
-    /// Starts a watch after `version`. The server has just listed it, or it is checked that it has reached it.
+    /// Starts a watch of the events after `version`. Checks that the server has reached that version, unless it has just listed it.
     pub(super) async fn open(
         client: Client,
         resource: Resource,
@@ -76,8 +76,8 @@ impl Watch {
         if !is_just_listed {
             confirm_version(&client, &resource, &version).await.map_err(failed)?;
         }
-        let until = opened + duration;
-        Ok(Self { client, resource, version, revision, answer, opened, until, has_spoken: false })
+        let deadline = opened + duration;
+        Ok(Self { client, resource, version, revision, answer, opened, deadline, has_received: false })
     }
 
     /// The events, until something fails.
@@ -85,7 +85,7 @@ impl Watch {
         stream::unfold(Some(self), async |watch| {
             let mut watch = watch?;
             match watch.next().await {
-                Ok(happened) => Some((Ok(happened), Some(watch))),
+                Ok(event) => Some((Ok(event), Some(watch))),
                 Err(error) => Some((Err(error), None)),
             }
         })
@@ -94,14 +94,14 @@ impl Watch {
     async fn next(&mut self) -> Result<ResourceEvent, StoreError> {
         loop {
             if let Some(event) = self.event().await? {
-                self.has_spoken = true;
+                self.has_received = true;
                 return self.read(&event);
             }
-            if !self.has_spoken && self.opened.elapsed() < MIN_WATCH_DURATION {
+            if !self.has_received && self.opened.elapsed() < MIN_WATCH_DURATION {
                 let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
                 return Err(unavailable(&self.client.endpoint, reason));
             }
-            if Instant::now() < self.until {
+            if Instant::now() < self.deadline {
                 tokio::time::sleep(MAX_RENEWAL_PAUSE.mul_f64(rand::random())).await;
             }
             self.renew().await.map_err(|failure| error_of_watch(failure, &self.resource, self.revision))?;
@@ -113,7 +113,7 @@ impl Watch {
     async fn renew(&mut self) -> Result<(), Failure> {
         self.opened = Instant::now();
         let (answer, duration) = request(&self.client, &self.resource, &self.version).await?;
-        (self.answer, self.until, self.has_spoken) = (answer, self.opened + duration, false);
+        (self.answer, self.deadline, self.has_received) = (answer, self.opened + duration, false);
         match confirm_version(&self.client, &self.resource, &self.version).await {
             Err(rewound @ Failure::Store(StoreError::Rewound { .. })) => Err(rewound),
             _ => Ok(()),

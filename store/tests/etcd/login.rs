@@ -219,7 +219,7 @@ async fn etcd_authentication_can_be_enabled_while_in_use() {
     assert!(error.contains("user name is empty"), "{error}");
     let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap();
     let error = nobody.list(PREFIX).await.unwrap_err().to_string();
-    assert!(error.ends_with("user name is empty; it wants a user and a password"), "{error}");
+    assert!(error.ends_with("user name is empty; a user and a password are required"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

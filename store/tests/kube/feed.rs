@@ -20,11 +20,11 @@ async fn changes_are_delivered_in_order() {
     let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("old")]);
     server.put(service("web", "10.96.0.2")).unwrap();
-    let Change::Put(made) = change(&mut events).await else { panic!("expected a put") };
+    let Change::Put(created) = change(&mut events).await else { panic!("expected a put") };
     server.put(service("web", "10.96.0.3")).unwrap();
-    let Change::Put(changed) = change(&mut events).await else { panic!("expected a put") };
-    assert_eq!((made.key.as_str(), changed.key.as_str()), (&*key("web"), &*key("web")));
-    assert!(made.mod_revision < changed.mod_revision && made.value != changed.value);
+    let Change::Put(updated) = change(&mut events).await else { panic!("expected a put") };
+    assert_eq!((created.key.as_str(), updated.key.as_str()), (&*key("web"), &*key("web")));
+    assert!(created.mod_revision < updated.mod_revision && created.value != updated.value);
     server.delete("services", "default", "old");
     assert_eq!(change(&mut events).await, Change::Delete { key: key("old") });
 }
@@ -52,7 +52,7 @@ async fn cut_connection_loses_no_change_and_needs_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn object_gone_while_the_history_was_lost_is_missing_in_the_next_list() {
+async fn object_deleted_before_compaction_is_missing_in_next_list() {
     let server = ApiServer::start().unwrap();
     for name in ["a", "b"] {
         server.put(service(name, "None")).unwrap();
@@ -73,7 +73,7 @@ async fn object_gone_while_the_history_was_lost_is_missing_in_the_next_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watch_ending_in_time_resumes_without_an_outage() {
+async fn watch_ended_by_its_timeout_resumes_without_outage() {
     let server = ApiServer::start().unwrap();
     server.limit_watches(Duration::from_millis(1100));
     server.put(service("a", "None")).unwrap();
@@ -81,7 +81,7 @@ async fn watch_ending_in_time_resumes_without_an_outage() {
     snapshot(&mut events).await;
     server.take_requests();
     let mut requests = Vec::new();
-    // Each of the six types asks twice and more.
+    // On average, each of the six types has opened its watch twice.
     while requests.len() < 12 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
@@ -97,7 +97,7 @@ async fn watch_renewed_while_lists_fail_reports_no_outage() {
     server.put(service("a", "None")).unwrap();
     let (mut events, _handle) = Feed::start(open(&server).await, Key::prefix(Kind::Service));
     snapshot(&mut events).await;
-    // The watch has begun, with lists.
+    // The watch begins while lists still succeed.
     server.put(service("b", "None")).unwrap();
     assert_eq!(put_key(&change(&mut events).await), key("b"));
     server.fail_lists(Some(500));
@@ -118,7 +118,7 @@ async fn backlog_of_many_batches_is_resumed_from_listed_revision() {
     let store = open(&server).await;
     let prefix = Key::prefix(Kind::Service);
     let listed = store.list(&prefix).await.unwrap();
-    // Only a watch directly after a list does not wait.
+    // The first watch after a list returns at once. Later ones wait for their first events.
     let _first = store.watch(&prefix, listed.revision).await.unwrap();
     for _ in 0..17 * 256 {
         server.put(service("b", "None")).unwrap();
@@ -129,7 +129,7 @@ async fn backlog_of_many_batches_is_resumed_from_listed_revision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bookmarks_carry_a_quiet_type_over_compaction() {
+async fn bookmarks_advance_the_version_of_a_quiet_type() {
     let server = ApiServer::start().unwrap();
     server.set_bookmark_interval(Duration::from_millis(10));
     server.put(service("a", "None")).unwrap();
@@ -140,7 +140,7 @@ async fn bookmarks_carry_a_quiet_type_over_compaction() {
     assert!(put_key(&change(&mut events).await).contains("/pod/p/"));
     let mut requests = Vec::new();
     let is_newest = |request: &String| request.ends_with(&format!("resourceVersion={newest}"));
-    // The time of bookmarks is not specified.
+    // When bookmarks come is not specified: this is repeated until each type has had one.
     while requests.len() != 6 || !requests.iter().all(is_newest) {
         server.cut();
         down(&mut events).await;
@@ -160,7 +160,7 @@ async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
     let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.put(service("web", "10.96.0.999")).unwrap();
-    let Change::Put(entry) = change(&mut events).await else { panic!("it is there") };
+    let Change::Put(entry) = change(&mut events).await else { panic!("expected a put") };
     assert!(entry.value.is_empty());
     let FeedEvent::Problems(problems) = next(&mut events).await else { panic!("expected the problem") };
     assert_eq!(problems[0].source, key("web"));
@@ -170,7 +170,7 @@ async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_that_turn_out_to_elect_leader_are_deleted() {
+async fn endpoints_that_become_a_leader_lock_are_deleted() {
     let server = ApiServer::start().unwrap();
     let endpoints = |annotations: Value| {
         json!({ "apiVersion": "v1", "kind": "Endpoints",

@@ -1,4 +1,4 @@
-//! The cost of an agent's start for the API server, compared with kube-proxy's with the same objects.
+//! The cost of an agent's start for the API server, compared with that of a kube-proxy with the same objects.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ const SERVICES: usize = 1000;
 const ENDPOINTS: usize = 4;
 const NODES: usize = 20;
 const NODE: &str = "node-7";
-/// The bytes of an agent's start in percent of those of kube-proxy's.
+/// The maximum bytes of an agent's start, in percent of those of kube-proxy's.
 const MAX_PERCENTAGE: usize = 110;
 
 /// The objects of a cluster, with the fields that a real API server gives them; some are of no concern to a node's proxy.
@@ -40,7 +40,7 @@ fn fill(server: &ApiServer) {
     }
 }
 
-/// Not compressible, as what a real cluster makes up: xorshift.
+/// A xorshift generator. Its output is not compressible, like the random names and addresses of a real cluster.
 struct Random(u64);
 
 impl Random {
@@ -123,20 +123,21 @@ fn slice(i: usize, uid: &str, random: &mut Random) -> Value {
         "ports": [{ "name": "http", "protocol": "TCP", "port": 8080 }] })
 }
 
-/// The requests of a start, once all watches are open.
-struct Start {
+/// The requests of a start, until all watches are open.
+struct StartRequests {
     exchanges: Vec<Arc<Exchange>>,
     connections: usize,
 }
 
-impl Start {
+impl StartRequests {
     /// The bytes of the answers.
     fn bytes(&self) -> usize {
         self.exchanges.iter().map(|exchange| exchange.bytes()).sum()
     }
 
-    /// The requests with the bytes of their answers: first the lists, in their order. Without what differs from one start to the next.
-    fn report(&self, who: &str) -> String {
+    /// The requests with the bytes of their answers: first the lists, in their order. What differs from one start to
+    /// the next is left out.
+    fn report(&self, client: &str) -> String {
         let line = |exchange: &Arc<Exchange>| {
             let mut path = without(&exchange.path, "timeoutSeconds=");
             if path.contains("watch=true") {
@@ -149,7 +150,7 @@ impl Start {
         watches.sort_unstable();
         let plural = if self.connections == 1 { "" } else { "s" };
         format!(
-            "{who}, over {} connection{plural}:\n{}{}",
+            "{client}, over {} connection{plural}:\n{}{}",
             self.connections,
             lists.concat(),
             watches.concat()
@@ -167,8 +168,8 @@ fn without(query: &str, name: &str) -> String {
     }
 }
 
-/// An agent's, with its list.
-async fn start_agent(server: &ApiServer) -> (Snapshot, Start) {
+/// Starts the feed of an agent. Returns its list and the requests.
+async fn start_agent(server: &ApiServer) -> (Snapshot, StartRequests) {
     let before = server.connections();
     let store = with_scope(server, &Scope::node(NODE, "", &KubeAddress::default()));
     let (mut events, _handle) = Feed::start(Arc::new(store), ROOT);
@@ -178,11 +179,11 @@ async fn start_agent(server: &ApiServer) -> (Snapshot, Start) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         exchanges.extend(server.take_exchanges());
     }
-    (listed, Start { exchanges, connections: server.connections() - before })
+    (listed, StartRequests { exchanges, connections: server.connections() - before })
 }
 
 /// The types that kube-proxy reads, with its selectors.
-fn proxys_types() -> [String; 3] {
+fn kube_proxy_resources() -> [String; 3] {
     let selected =
         "labelSelector=%21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
     [
@@ -192,22 +193,22 @@ fn proxys_types() -> [String; 3] {
     ]
 }
 
-/// That of kube-proxy 1.36, from its source (`cmd/kube-proxy/app/server.go`, client-go's reflector). With client-go's gate
-/// `WatchListClient` off it sends lists, as all versions before; with it (the default since 1.35) streams of initial events. A type
-/// `ServiceCIDR` comes to them, with a list and a watch of some hundred bytes.
-fn start_kube_proxy(server: &ApiServer, is_streaming: bool) -> Start {
+/// Sends the requests of a start of kube-proxy 1.36, as in its source (`cmd/kube-proxy/app/server.go`, client-go's reflector): lists
+/// and watches if client-go's feature gate `WatchListClient` is off, as in older versions; watches that begin with initial events if
+/// it is on, the default since 1.35. The list and the watch of `ServiceCIDR`, some hundred bytes, are left out.
+fn start_kube_proxy(server: &ApiServer, is_streaming: bool) -> StartRequests {
     let watch = "watch=true&allowWatchBookmarks=true&timeoutSeconds=1";
-    for resource in proxys_types() {
+    for resource in kube_proxy_resources() {
         let lists = format!("{resource}&limit=500&resourceVersion=0");
-        // What is in the history of the server in memory stands for the initial events, of which it has the same.
+        // The history of the test server stands for the initial events: it has the same objects.
         let since = if is_streaming { FIRST_VERSION } else { NEWEST_VERSION };
         let watches = format!("{resource}&{watch}&resourceVersion={since}");
         for path in [lists, watches].into_iter().skip(is_streaming.into()) {
             request(server, &path);
         }
     }
-    // HTTP/2 in reality.
-    Start { exchanges: server.take_exchanges(), connections: 1 }
+    // kube-proxy speaks HTTP/2, so it needs only one.
+    StartRequests { exchanges: server.take_exchanges(), connections: 1 }
 }
 
 fn request(server: &ApiServer, path: &str) {
@@ -222,12 +223,12 @@ fn request(server: &ApiServer, path: &str) {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}");
 }
 
-/// The versions of the server in memory before the first object, and after the last.
+/// The versions of the test server before the first object, and after the last.
 const FIRST_VERSION: usize = 1000;
 const NEWEST_VERSION: usize = FIRST_VERSION + NODES + 2 * SERVICES + 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn start_sends_and_costs_what_is_recorded() {
+async fn start_requests_and_bytes_are_as_recorded() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     fill(&server);
     let (listed, agents) = start_agent(&server).await;
@@ -244,7 +245,7 @@ async fn start_sends_and_costs_what_is_recorded() {
     fill(&without_tls);
     without_tls.limit_watches(std::time::Duration::from_millis(100));
     let (lists, streams) = (start_kube_proxy(&without_tls, false), start_kube_proxy(&without_tls, true));
-    let ratio = |one: &Start, other: &Start| one.bytes() * 100 / other.bytes();
+    let ratio = |one: &StartRequests, other: &StartRequests| one.bytes() * 100 / other.bytes();
     let ratio = ratio(&agents, &lists);
     assert!(ratio <= MAX_PERCENTAGE, "{ratio} % of the bytes of kube-proxy's lists");
     let report = [

@@ -1,6 +1,6 @@
 //! A store that tries to fill the agent's memory: the agent reads what it needs, within limits.
 //!
-//! `CONTIV_HOSTILE_KEYS`, `CONTIV_HOSTILE_CHANGES` and `CONTIV_HOSTILE_HUGE` make it worse.
+//! `CONTIV_HOSTILE_KEYS`, `CONTIV_HOSTILE_CHANGES` and `CONTIV_HOSTILE_HUGE` set larger amounts.
 
 use std::{
     env, fs,
@@ -19,7 +19,8 @@ use contiv_tests::{
 const LIMIT: Duration = Duration::from_secs(900);
 /// The maximum memory of the agent, for any content of the store. Without hostile content it needs about 30 MiB.
 const MAX_MEBIBYTES: u64 = 400;
-/// About 25 at rest, and one for each connection to its debug HTTP, of which there are at most 100.
+/// The maximum number of open file descriptors of the agent: about 25 at rest, and one for each of at most 100 connections to its
+/// debug HTTP.
 const MAX_DESCRIPTORS: u64 = 140;
 /// etcd accepts 1.5 MiB in one request.
 const LARGE_VALUE_BYTES: usize = 1 << 20;
@@ -59,8 +60,8 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Measures the agent's usage during `work` and prints the peak.
-#[expect(clippy::print_stdout, reason = "how much it was is part of the result")]
-fn measure(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+#[expect(clippy::print_stdout, reason = "the peak is part of the result")]
+fn measure(agent: &Agent<'_>, step: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let (peak, done) = (Peak::default(), AtomicBool::new(false));
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
@@ -72,14 +73,14 @@ fn measure(agent: &Agent<'_>, what: &str, work: impl FnOnce() -> Result<()>) -> 
         let _end = StopOnDrop(&done);
         work()
     });
-    println!("{what}: at most {peak:?}");
-    assert!(peak.mebibytes.into_inner() <= MAX_MEBIBYTES, "too much memory: {what}");
-    assert!(peak.descriptors.into_inner() <= MAX_DESCRIPTORS, "too many descriptors: {what}");
+    println!("{step}: at most {peak:?}");
+    assert!(peak.mebibytes.into_inner() <= MAX_MEBIBYTES, "too much memory: {step}");
+    assert!(peak.descriptors.into_inner() <= MAX_DESCRIPTORS, "too many descriptors: {step}");
     outcome
 }
 
 /// Asserts that a new service is applied and answers.
-fn assert_it_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: &Service) -> Result<()> {
+fn assert_service_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: &Service) -> Result<()> {
     etcd.put(service)?;
     agent.wait_until_applied(service)?;
     let address = service.address(lab, Frontend::ClusterIp, Family::V4);
@@ -101,22 +102,22 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         let web = |pod: usize| Service::new("web", 80, &[lab.pods()[pod].host]);
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
-        assert_it_works(lab, &etcd, &agent, &web(0))?;
+        assert_service_works(lab, &etcd, &agent, &web(0))?;
 
         measure(&agent, &format!("{keys} foreign keys"), || {
             let foreign_key = |number| (format!("/vnf-agent/contiv-ksr/foreign/{number:08}"), "x".to_owned());
             etcd.put_values(&(0..keys).map(foreign_key).collect::<Vec<_>>())?;
-            assert_it_works(lab, &etcd, &agent, &web(1))
+            assert_service_works(lab, &etcd, &agent, &web(1))
         })?;
         measure(&agent, "64 values of 1 MiB", || {
             for number in 0..64 {
                 let key = format!("{ROOT}/service/huge{number}/namespace/default");
                 etcd.put_value(&key, &huge)?;
             }
-            assert_it_works(lab, &etcd, &agent, &web(2))
+            assert_service_works(lab, &etcd, &agent, &web(2))
         })?;
         let bad = agent.http("GET", "/quarantine")?.json()?;
-        assert_eq!(bad.as_array().map(Vec::len), Some(64), "each is named");
+        assert_eq!(bad.as_array().map(Vec::len), Some(64), "the quarantine lists each of them");
         measure(&agent, &format!("a key changed {changes} times"), || {
             let left = AtomicU64::new(changes.try_into().unwrap_or(u64::MAX));
             let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
@@ -140,7 +141,7 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
                     writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
                 })
             })?;
-            assert_it_works(lab, &etcd, &agent, &web(3))
+            assert_service_works(lab, &etcd, &agent, &web(3))
         })?;
 
         measure(&agent, &format!("{huge_writes} times a value of 1 MiB"), || {
@@ -159,22 +160,22 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
                     writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
                 })
             })?;
-            assert_it_works(lab, &etcd, &agent, &web(0))
+            assert_service_works(lab, &etcd, &agent, &web(0))
         })?;
         measure(&agent, "silent connections", || {
             let silent = lab.node.run(|| -> Result<Vec<TcpStream>> {
                 let open = |error| LabError::system("connect to the agent", error);
                 (0..500).map(|_| TcpStream::connect("127.0.0.1:9999").map_err(open)).collect()
             })?;
-            assert_it_works(lab, &etcd, &agent, &web(1))?;
+            assert_service_works(lab, &etcd, &agent, &web(1))?;
             drop(silent);
             Ok(())
         })?;
 
-        // Everything at once: the first list of the next agent.
+        // The next agent lists everything at once.
         agent.stop()?;
         let agent = Agent::start_on(&lab.node, "next", &options)?;
-        measure(&agent, "a start over all of that", || assert_it_works(lab, &etcd, &agent, &web(0)))?;
+        measure(&agent, "a start with all of that", || assert_service_works(lab, &etcd, &agent, &web(0)))?;
         agent.stop().map(drop)
     })
 }

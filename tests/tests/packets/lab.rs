@@ -1,4 +1,4 @@
-//! The guarantees of the lab on which the other tests rely.
+//! Tests of the lab itself: what the other tests rely on.
 
 use std::{
     collections::BTreeMap,
@@ -106,9 +106,9 @@ fn untranslated_service_address_gets_no_answer() -> Result<()> {
 }
 
 #[test]
-fn closed_port_is_refused_and_not_taken_for_silence() -> Result<()> {
-    isolated("lab::closed_port_is_refused_and_not_taken_for_silence", |lab| {
-        // A kernel without SCTP has no SCTP ports to test.
+fn closed_port_is_refused_and_does_not_time_out() -> Result<()> {
+    isolated("lab::closed_port_is_refused_and_does_not_time_out", |lab| {
+        // SCTP is left out, because the kernel may not support it.
         let protocols = [Protocol::Tcp, Protocol::Udp];
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| protocols.map(|p| (f, p))) {
             lab.pod1.ask(protocol, lab.pod3.host.socket(family, PORT))?.refusal()?;
@@ -143,7 +143,7 @@ fn nodes_nftables_are_empty_and_writable() -> Result<()> {
         assert_eq!(lab.node.exec(&["nft", "list", "ruleset"])?, "");
         lab.node.exec(&["nft", "add", "table", "inet", "mine"])?;
         assert_eq!(lab.node.exec(&["nft", "list", "tables"])?, "table inet mine\n");
-        assert_eq!(lab.node2.exec(&["nft", "list", "ruleset"])?, "", "the tables of namespaces are apart");
+        assert_eq!(lab.node2.exec(&["nft", "list", "ruleset"])?, "", "each namespace has its own tables");
         Ok(())
     })
 }
@@ -172,8 +172,8 @@ fn process_is_stopped_and_its_output_is_kept() -> Result<()> {
 }
 
 #[test]
-fn lab_is_its_own_first_process_and_sees_no_other() -> Result<()> {
-    isolated("lab::lab_is_its_own_first_process_and_sees_no_other", |_| {
+fn lab_is_process_1_and_sees_no_other() -> Result<()> {
+    isolated("lab::lab_is_process_1_and_sees_no_other", |_| {
         let processes = fs::read_dir("/proc")
             .into_iter()
             .flatten()

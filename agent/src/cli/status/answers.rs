@@ -72,7 +72,7 @@ impl Answers {
     }
 
     /// The JSON form. It has no history, which has its own command.
-    pub(super) fn value(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({
             "status": self.status,
             "sizes": self.sizes,

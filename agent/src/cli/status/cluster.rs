@@ -120,12 +120,12 @@ impl ClusterStatus {
         let out = match output {
             Output::Table => state.table(false, width(), now),
             Output::Wide => state.table(true, None, now),
-            Output::Json => format!("{:#}\n", state.value(now)),
-            Output::Yaml => serde_saphyr::to_string(&state.value(now))?,
+            Output::Json => format!("{:#}\n", state.to_json(now)),
+            Output::Yaml => serde_saphyr::to_string(&state.to_json(now))?,
             Output::Name => state.names(),
         };
         let err = state.notes.iter().flat_map(|note| ["note: ", note, "\n"]).collect();
-        Ok(Frame { out, err, is_good: state.is_good() })
+        Ok(Frame { out, err, is_good: state.is_healthy() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The agents of a cluster: as a table, and as JSON. Pure.
+//! The state of all agents of a cluster: as a table, and as JSON. Pure.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     answers::Answers,
     overview::Overview,
-    text::{ago, cut, drifted},
+    text::{ago, cut, drift_problem},
 };
 use crate::cli::{
     color::TextStyle,
@@ -18,9 +18,10 @@ use crate::cli::{
     views::{LostFrontendView, RendererStateView},
 };
 
-/// Columns of every table, and of wide ones.
+/// The columns of every table.
 const COLUMNS: [&str; 7] = ["NODE", "VERSION", "STATE", "LAG", "DRIFT", "QUARANTINE", "P50/P99"];
-const MORE_COLUMNS: [&str; 4] = ["REVISION", "SERVICES", "UP", "POD"];
+/// The further columns of a wide table.
+const WIDE_COLUMNS: [&str; 4] = ["REVISION", "SERVICES", "UP", "POD"];
 
 /// The agents of a cluster.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ enum Health {
 impl NodeState {
     fn health(&self) -> Health {
         match &self.answer {
-            Ok(answer) if answer.1.is_good() => Health::Healthy,
+            Ok(answer) if answer.1.is_healthy() => Health::Healthy,
             Ok(_) => Health::NeedsAttention,
             Err(_) => Health::NoAnswer,
         }
@@ -124,7 +125,7 @@ impl NodeState {
         (cells, more)
     }
 
-    fn value(&self, now: Timestamp) -> Value {
+    fn to_json(&self, now: Timestamp) -> Value {
         let overview = self.answer.as_ref().ok().map(|answer| &answer.1);
         json!({
             "node": self.node,
@@ -138,20 +139,20 @@ impl NodeState {
             "drift": overview.and_then(Overview::drift),
             "quarantined": overview.map(|it| it.status.quarantined),
             "latency_ms": overview.and_then(|it| Latency::of(&it.history)),
-            "agent": self.answer.as_ref().ok().map(|answer| answer.0.value()),
+            "agent": self.answer.as_ref().ok().map(|answer| answer.0.to_json()),
         })
     }
 }
 
 impl ClusterState {
     /// True if every node has an agent that answers and is healthy.
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.nodes.iter().all(|node| node.health() == Health::Healthy)
     }
 
     /// A line for each agent, one for each problem, and a summary.
     pub(super) fn table(&self, is_wide: bool, width: Option<usize>, now: Timestamp) -> String {
-        let more = MORE_COLUMNS.iter().filter(|_| is_wide);
+        let more = WIDE_COLUMNS.iter().filter(|_| is_wide);
         let mut table = Table::new(&COLUMNS.iter().chain(more).copied().collect::<Vec<_>>());
         for node in &self.nodes {
             let (mut cells, more) = node.cells(now);
@@ -159,7 +160,7 @@ impl ClusterState {
             table.push(cells);
         }
         let mut text = table.within(width).to_string();
-        if !self.is_good() {
+        if !self.is_healthy() {
             // Writing to text does not fail.
             let _ = writeln!(text, "\nPROBLEMS");
         }
@@ -173,7 +174,7 @@ impl ClusterState {
         text
     }
 
-    /// The numbers of nodes; one with several pods counts once, as its worst one.
+    /// How many nodes are in each state of health. A node with several pods counts once, with the worst health of its pods.
     fn summary(&self) -> String {
         let mut worst: BTreeMap<&str, Health> = BTreeMap::new();
         for node in &self.nodes {
@@ -204,16 +205,16 @@ impl ClusterState {
     }
 
     /// The JSON form.
-    pub(super) fn value(&self, now: Timestamp) -> Value {
+    pub(super) fn to_json(&self, now: Timestamp) -> Value {
         json!({
-            "healthy": self.is_good(),
-            "nodes": self.nodes.iter().map(|node| node.value(now)).collect::<Vec<_>>(),
+            "healthy": self.is_healthy(),
+            "nodes": self.nodes.iter().map(|node| node.to_json(now)).collect::<Vec<_>>(),
             "notes": self.notes,
         })
     }
 }
 
-/// The state in a word or two; what has a column of its own is only coloured.
+/// The state in a word or two. Problems with a column of their own, such as drift, only change its colour.
 fn state(overview: &Overview) -> (String, TextStyle) {
     let status = &overview.status;
     let is = |state: &str| overview.renderers.iter().any(|renderer| renderer.state == state);
@@ -228,7 +229,7 @@ fn state(overview: &Overview) -> (String, TextStyle) {
     } else if status.held_deletions.is_some() {
         "deletions held"
     } else {
-        let style = if overview.is_good() { TextStyle::Good } else { TextStyle::Warning };
+        let style = if overview.is_healthy() { TextStyle::Good } else { TextStyle::Warning };
         return ("ready".to_owned(), style);
     };
     (bad.to_owned(), TextStyle::Bad)
@@ -242,14 +243,15 @@ fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
     }
     problems.extend(renderers.iter().filter_map(|renderer| failure(renderer, now)));
     if !status.ready && problems.is_empty() {
-        let read = if status.synced { "a renderer has yet to apply" } else { "the store has yet to be read" };
-        problems.push(format!("not ready: {read}"));
+        let cause =
+            if status.synced { "a renderer has yet to apply" } else { "the store has yet to be read" };
+        problems.push(format!("not ready: {cause}"));
     }
     if status.held_deletions.is_some() {
         problems
             .push("too many deletions at once: held; `contiv confirm-deletions` lets them count".to_owned());
     }
-    problems.extend(renderers.iter().filter_map(drifted));
+    problems.extend(renderers.iter().filter_map(drift_problem));
     problems.extend(quarantine.first().map(|first| match status.quarantined {
         0 | 1 => first.summary(),
         count => format!("{} (and {} more)", first.summary(), count - 1),
@@ -325,11 +327,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cluster_that_is_healthy_is_one_line_a_node() {
+    async fn healthy_cluster_is_one_line_per_node() {
         let nodes =
             vec![node("n1", Ok(answer(|_, _| ()).await)), node("node-2", Ok(answer(|_, _| ()).await))];
         let state = cluster(nodes);
-        assert!(state.is_good());
+        assert!(state.is_healthy());
         let expected = "\
 NODE     VERSION   STATE   LAG   DRIFT   QUARANTINE   P50/P99
 n1       0.1.0     ready   0     0       0            51.0ms/100ms
@@ -339,7 +341,7 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
 ";
         assert_eq!(state.table(false, Some(80), now()), expected);
         assert_eq!(state.names(), "n1\nnode-2\n");
-        let value = state.value(now());
+        let value = state.to_json(now());
         assert_eq!(
             (&value["healthy"], &value["nodes"][0]["agent"]["sizes"]["backends"]),
             (&json!(true), &json!(80_000))
@@ -347,7 +349,7 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
     }
 
     #[tokio::test]
-    async fn cluster_with_problems_fits_80_columns_and_names_each() {
+    async fn problems_of_a_cluster_are_listed_within_80_columns() {
         let long = "ip-10-0-12-34.eu-central-1.compute.internal";
         let drifted = answer(|path, value| match path {
             "/renderers" => {
@@ -376,7 +378,7 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
             node("n3", Err(crash)),
             none,
         ]);
-        assert!(!state.is_good());
+        assert!(!state.is_healthy());
         let text = state.table(false, Some(80), now());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let wide = state.table(true, None, now());
@@ -394,7 +396,7 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
         ] {
             assert!(wide.contains(part), "{part}\nis not in\n{wide}");
         }
-        let value = state.value(now());
+        let value = state.to_json(now());
         let first = &value["nodes"][0];
         let numbers = [&first["lag_revisions"], &first["drift"], &first["quarantined"]];
         assert_eq!(numbers, [&json!(2), &json!(3), &json!(2)]);
@@ -406,8 +408,8 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
 
     #[tokio::test]
     async fn node_with_two_pods_counts_once_as_its_worst() {
-        let going = node("n1", Err(NoAnswer::new("Terminating", "its pod does not run")));
-        let state = cluster(vec![going, node("n1", Ok(answer(|_, _| ()).await))]);
+        let terminating = node("n1", Err(NoAnswer::new("Terminating", "its pod does not run")));
+        let state = cluster(vec![terminating, node("n1", Ok(answer(|_, _| ()).await))]);
         assert!(state.table(false, None, now()).ends_with("\n1 node: 0 healthy, 1 without an answer\n"));
         assert_eq!(state.names(), "n1\n");
     }

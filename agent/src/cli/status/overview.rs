@@ -21,7 +21,7 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         let status = &self.status;
         status.ready
             && status.store_down.is_none()

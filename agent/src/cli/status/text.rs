@@ -33,7 +33,7 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
 
 fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let Overview { status, sizes, .. } = overview;
-    let (state, style) = match (status.ready, overview.is_good()) {
+    let (state, style) = match (status.ready, overview.is_healthy()) {
         (true, true) => ("ready", TextStyle::Good),
         (true, false) => ("ready, but see below", TextStyle::Warning),
         (false, _) => ("not ready", TextStyle::Bad),
@@ -162,7 +162,7 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let (failing, well): (Vec<_>, Vec<_>) =
         overview.renderers.iter().partition(|renderer| renderer.failures > 0);
     let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), TextStyle::Warning));
-    let drifted = overview.renderers.iter().filter_map(drifted);
+    let drifted = overview.renderers.iter().filter_map(drift_problem);
     let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
     let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], TextStyle::Warning));
@@ -192,8 +192,8 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     }
 }
 
-/// What the last verification has found, or why there was none; none if the kernel has what it must have.
-pub(super) fn drifted(renderer: &RendererStateView) -> Option<String> {
+/// The drift that the last verification found, or why it failed. `None` if it found no drift, or if nothing was verified.
+pub(super) fn drift_problem(renderer: &RendererStateView) -> Option<String> {
     let DriftView { checked, drift, error } = renderer.verification.as_ref()?;
     let name = &renderer.name;
     match error {

@@ -1,4 +1,4 @@
-//! The state of this machine's kernel, without the agent.
+//! The state of this machine's kernel, read without the agent.
 
 use std::{
     fmt::Write,
@@ -44,7 +44,7 @@ pub(super) fn versions() -> String {
     text
 }
 
-/// A line for each setting; with the reason if it cannot be read.
+/// A line for each setting: its value, or the reason why it cannot be read.
 pub(super) fn settings() -> String {
     let line = |name: &str| {
         let path: PathBuf = Path::new("/proc/sys").join(name);
@@ -68,8 +68,8 @@ pub(super) fn table() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Our routes, and all rules and routes of this machine, which also affect packets of services. The second value says which
-/// of that could not be read, and why.
+/// Our routes, and all rules and routes of this machine, which also affect packets of services. The second value lists
+/// what could not be read, and why.
 pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
     let mut problems = Vec::new();
     let mut text = "# routes of contiv\n".to_owned();
@@ -81,8 +81,8 @@ pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
         Err(error) => problems.push(format!("routes of contiv: {error}")),
     }
     for family in ["-4", "-6"] {
-        for what in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
-            let arguments = [&[family, "-details"], what].concat();
+        for command in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
+            let arguments = [&[family, "-details"], command].concat();
             let output = program::run("ip", &arguments);
             // Writing to text does not fail.
             let _ = write!(text, "\n# ip {}\n{}", arguments.join(" "), output.text);
@@ -92,21 +92,21 @@ pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
     (text, problems)
 }
 
-/// The differences of the table at this moment.
+/// The current differences between the table and the snapshot, as JSON.
 pub(super) fn verify_table(snapshot: &Snapshot) -> anyhow::Result<String> {
-    verified(TableVerifier::new(), snapshot)
+    differences(TableVerifier::new(), snapshot)
 }
 
-/// The differences of our routes at this moment.
+/// The current differences between our routes and the snapshot, as JSON.
 pub(super) fn verify_routes(options: RouteOptions, snapshot: &Snapshot) -> anyhow::Result<String> {
-    verified(RouteVerifier::new(options), snapshot)
+    differences(RouteVerifier::new(options), snapshot)
 }
 
-/// The differences between the table as contiv reads it and as `nft` lists it, at this moment.
+/// The current differences between the table as contiv reads it and as `nft` lists it, as JSON.
 pub(super) fn verify_nft() -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&nft::compare_once()?)?)
 }
 
-fn verified(mut verifier: impl Verifier, snapshot: &Snapshot) -> anyhow::Result<String> {
+fn differences(mut verifier: impl Verifier, snapshot: &Snapshot) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&verifier.verify(snapshot)?)?)
 }

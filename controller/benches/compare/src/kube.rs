@@ -1,4 +1,4 @@
-//! kube-runtime, with its own reflector and controller.
+//! The benchmark's program for kube-runtime, with its own reflector and controller.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -33,7 +33,7 @@ async fn reconcile(map: Arc<ConfigMap>, progress: Arc<Progress>) -> Result<Actio
 /// The events of a kube-rs watcher: the first list, and then the changes.
 fn events(source: Source) -> impl Stream<Item = watcher::Result<Event<ConfigMap>>> + Send + 'static {
     let decode =
-        |state: State| serde_json::from_slice::<ConfigMap>(&state.json).expect("it was written here");
+        |state: State| serde_json::from_slice::<ConfigMap>(&state.json).expect("State::new wrote it");
     let listed = source.initial.into_iter().map(move |state| Event::InitApply(decode(state)));
     let changes = stream::unfold(source.changes, move |mut changes| async move {
         Some((Event::Apply(decode(changes.recv().await?)), changes))

@@ -159,12 +159,12 @@ impl Interpreter<'_> {
                 header.get(range).map(|bytes| (*to, bytes.to_vec()))
             }
             Expression::Meta { key: key @ (expr::META_PRIORITY | expr::META_MARK), to } => {
-                Some((*to, packet.number(*key).to_ne_bytes().to_vec()))
+                Some((*to, packet.meta_field(*key).to_ne_bytes().to_vec()))
             }
             Expression::Meta { key, to } => Some((*to, meta(packet, *key))),
             Expression::MetaSet { key, from } => {
                 let value = read(registers, *from, 4).first_chunk().copied().unwrap_or_default();
-                *packet.number(*key) = u32::from_ne_bytes(value);
+                *packet.meta_field(*key) = u32::from_ne_bytes(value);
                 return Next::Expression;
             }
             Expression::Conntrack { key, direction, to } => {
@@ -193,7 +193,7 @@ impl Interpreter<'_> {
             Expression::Masquerade { .. } => {
                 packet.is_masqueraded = true;
                 packet.status |= status::SRC_NAT;
-                packet.is_decided[1] = true;
+                packet.is_nat_decided[1] = true;
                 return accept();
             }
             Expression::Reject { .. } => return Next::Reject,
@@ -335,11 +335,11 @@ fn translate(
     }
     if is_destination {
         packet.destination = after;
-        packet.is_decided[0] = true;
+        packet.is_nat_decided[0] = true;
         packet.status |= if after == before { 0 } else { status::DST_NAT };
     } else {
         packet.source = after;
-        packet.is_decided[1] = true;
+        packet.is_nat_decided[1] = true;
         packet.status |= if after == before { 0 } else { status::SRC_NAT };
     }
     accept()

@@ -38,14 +38,14 @@ pub(super) struct Packet {
     pub(super) original: SocketAddr,
     /// The input interface.
     pub(super) interface: Option<String>,
-    /// Bits of the connection's status.
+    /// The conntrack status bits of the connection.
     pub(super) status: u32,
     pub(super) is_masqueraded: bool,
     /// Fields that rules set: its priority and its mark.
     pub(super) priority: u32,
     pub(super) mark: u32,
     /// Whether DNAT and SNAT have been decided. Each is decided once per connection.
-    pub(super) is_decided: [bool; 2],
+    pub(super) is_nat_decided: [bool; 2],
 }
 
 impl Packet {
@@ -60,29 +60,29 @@ impl Packet {
             is_masqueraded: false,
             priority: 0,
             mark: 0,
-            is_decided: [false; 2],
+            is_nat_decided: [false; 2],
         }
     }
 
     /// The field for this key of `meta`, if rules can set it: the mark or the priority.
-    pub(super) const fn number(&mut self, key: u32) -> &mut u32 {
+    pub(super) const fn meta_field(&mut self, key: u32) -> &mut u32 {
         if key == expr::META_MARK { &mut self.mark } else { &mut self.priority }
     }
 
-    /// The index in `is_decided`: 1 for the hooks of SNAT, 0 for those of DNAT.
-    const fn decision(hook: u32) -> usize {
+    /// The index in `is_nat_decided`: 1 for the hooks of SNAT, 0 for those of DNAT.
+    const fn nat_index(hook: u32) -> usize {
         matches!(hook, hook::POSTROUTING | hook::INPUT) as usize
     }
 
     /// True if the NAT decision of this hook has been made.
-    pub(super) const fn is_translated_at(&self, hook: u32) -> bool {
-        self.is_decided[Self::decision(hook)]
+    pub(super) const fn is_nat_decided_at(&self, hook: u32) -> bool {
+        self.is_nat_decided[Self::nat_index(hook)]
     }
 
     /// Marks the NAT decision of a hook as made. Must be called when the packet has passed the hook.
     pub(super) const fn on_hook_passed(&mut self, hook: u32) {
         if hook != hook::FORWARD {
-            self.is_decided[Self::decision(hook)] = true;
+            self.is_nat_decided[Self::nat_index(hook)] = true;
         }
     }
 

@@ -13,7 +13,7 @@ fn entries_after_reading(folder: &mut Folder, path: &Path) -> usize {
     folder.snapshot("/").entries.len()
 }
 
-/// A stalled disk leaves the file empty between truncation and write.
+/// A file is empty between truncation and write, for seconds if the disk stalls.
 #[tokio::test(start_paused = true)]
 async fn emptied_file_keeps_its_objects_during_a_write() {
     let root = TempDir::new().unwrap();
@@ -27,7 +27,7 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
         entries_after_reading(&mut folder, &path);
         advance(stall).await;
         assert_eq!(entries_after_reading(&mut folder, &path), 1, "{stall:?}");
-        // The next stall is timed separately.
+        // A complete file restarts the grace period, for the next stall.
         fs::write(&path, WEB).unwrap();
         entries_after_reading(&mut folder, &path);
     }
@@ -39,7 +39,7 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
 }
 
 #[test]
-fn manifests_above_limit_of_all_are_refused() {
+fn manifests_above_total_limit_are_refused() {
     let root = TempDir::new().unwrap();
     let mut folder = Folder::new(root.path(), Links::Inside);
     folder.limit = 2 * WEB.len() as u64;
@@ -56,7 +56,7 @@ fn manifests_above_limit_of_all_are_refused() {
     assert_eq!(snapshot.entries.len(), 2);
     let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
     assert!(problem.to_string().contains("c.yaml: cannot be read: all manifests"), "{problem}");
-    // Reading the same file again needs no further space, and a removed one none.
+    // A file that is read again counts once, and a removed file no longer.
     fs::write(&paths[0], WEB.replace("web", "wed")).unwrap();
     fs::remove_file(&paths[1]).unwrap();
     for path in &paths {

@@ -79,9 +79,9 @@ fn note_of_renderer_is_shown() {
 #[test]
 fn frontend_of_two_services_needs_look() {
     let (good, bad) = (overview(0), overview(1));
-    assert!(good.is_good());
+    assert!(good.is_healthy());
     let conflict = Overview { sizes: bad.sizes, ..overview(0) };
-    assert!(!conflict.is_good());
+    assert!(!conflict.is_healthy());
     let text = render(&conflict, None, NOW.parse().unwrap());
     assert!(text.contains("shop/second does not get 10.96.0.1:80/tcp, which shop/first holds\n"), "{text}");
 }
@@ -92,7 +92,7 @@ fn drift_that_a_verification_found_needs_look() {
     let verification =
         serde_json::json!({"verifications": 1, "duration_ms": 1.0, "checked": 120, "drift": 3});
     drifted.renderers[0].verification = serde_json::from_value(verification).unwrap();
-    assert!(!drifted.is_good());
+    assert!(!drifted.is_healthy());
     let text = render(&drifted, None, NOW.parse().unwrap());
     let expected = "nftables: 3 of 120 elements in the kernel are not as they must be; see `contiv verify`\n";
     assert!(text.contains(expected), "{text}");

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::config::{Config, file};
 
-/// A question about services.
+/// A query for services.
 #[derive(Debug, Args)]
-pub(super) struct ServiceQuestion {
+pub(super) struct ServiceQuery {
     #[command(flatten)]
     pub(super) scope: Scope,
 
@@ -39,7 +39,7 @@ pub(super) struct ServiceQuestion {
     agent: AgentArgument,
 }
 
-impl ServiceQuestion {
+impl ServiceQuery {
     /// Prints the items of `list` for the selected services, each with the agent's JSON. With `is_single` the list has one item
     /// if one service was requested by name.
     pub(super) fn run(
@@ -49,7 +49,7 @@ impl ServiceQuestion {
         list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
     ) -> anyhow::Result<Outcome> {
         self.watch.run(terminal, || {
-            // Tables also have data that the agent's services do not contain.
+            // Only tables need the stored objects: for the types of services, and for the note about other proxies.
             let stored = if matches!(self.output, Output::Table | Output::Wide) {
                 self.agent.get("/objects/svc")?
             } else {
@@ -66,7 +66,7 @@ impl ServiceQuestion {
         })
     }
 
-    /// Every service, with the type of its `stored` object; each with the agent's JSON.
+    /// Requests all services. Each has the type of its `stored` object, and comes with the agent's JSON.
     fn fetch(&self, stored: &[StoredServiceView]) -> anyhow::Result<Vec<(ServiceView, Value)>> {
         let types: BTreeMap<&ServiceId, &'static str> =
             stored.iter().map(|service| (&service.id, service.type_name())).collect();
@@ -74,7 +74,7 @@ impl ServiceQuestion {
         let mut services = Vec::new();
         for value in values {
             let mut service: ServiceView = serde_json::from_value(value.clone())?;
-            // It may have been created since.
+            // A service created after `stored` was read has no type yet.
             service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
             services.push((service, value));
         }
@@ -88,7 +88,7 @@ impl ServiceQuestion {
         known: &BTreeSet<ServiceId>,
     ) -> anyhow::Result<String> {
         stored.retain(|service| {
-            self.scope.is_meant(&service.id)
+            self.scope.contains(&service.id)
                 && self.scope.has_labels(&service.labels)
                 && !known.contains(&service.id)
                 && service.is_for_a_proxy()
