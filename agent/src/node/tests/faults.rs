@@ -95,7 +95,7 @@ fn renderer_lost_before_the_first_snapshot_gets_no_work() {
     let mut core = Core::new(CoreConfig { renderers: vec!["test".into()], ..config }, start);
     let mut out = Vec::new();
     core.handle(Input::RendererLost("test".into(), "panicked".to_owned()), start, &mut |output| {
-        out.push(output)
+        out.push(output);
     });
     let later = Now { instant: start.instant + Duration::from_secs(9), ..start };
     core.handle(Input::Timer, later, &mut |output| out.push(output));

@@ -64,10 +64,10 @@ fn save(folder: &Path, entries: Vec<Entry>) {
 
 /// Starts an agent with this folder and this list, and collects its outputs.
 async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
-    let (spec, mut renderer) = TestRenderer::new("test");
+    let (spec, mut test_renderer) = TestRenderer::new("test");
     let harness = Harness::start_with_mirror(vec![spec], folder);
     harness.deliver(list).await;
-    let rendered = renderer.call().await;
+    let rendered = test_renderer.call().await;
     let mut renderers = Vec::new();
     for name in ["test", "dry-run"] {
         let view = harness.renderer(name, |view| view.ready && view.state == "idle").await;
