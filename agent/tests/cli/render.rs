@@ -1,6 +1,6 @@
-use std::fs;
+use std::{fs, process::Command};
 
-use crate::contiv::{run, run_with_input, text, web};
+use crate::contiv::{finish, run, run_with_input, text, web};
 
 const NODES: &str = "
 ---
@@ -35,6 +35,26 @@ fn result_does_not_depend_on_order_of_input() {
         assert_eq!((one.code, &one.out), (0, &other.out), "{output}");
         assert_eq!(one.out, whole.out, "{output}");
     }
+}
+
+/// The units' `RestrictSUIDSGID=` makes it fail with ENOSYS, since seccomp cannot see the mode of a file in its arguments.
+#[test]
+fn folder_is_read_where_systemd_forbids_openat2() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("shop")).unwrap();
+    fs::write(folder.path().join("shop/web.yaml"), web("web", 7)).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=openat2"]);
+    strace.args([
+        "--inject=openat2:error=ENOSYS",
+        env!("CARGO_BIN_EXE_contiv"),
+        "render",
+        "-f",
+        text(folder.path()),
+    ]);
+    let run = finish(strace);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert!(run.out.contains("10.96.0.7 . tcp . 80"), "{}", run.out);
 }
 
 #[test]
