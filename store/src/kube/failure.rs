@@ -64,11 +64,13 @@ pub(super) fn late(endpoint: &str) -> StoreError {
     unavailable(endpoint, format!("no answer within {ANSWER_TIMEOUT:?}"))
 }
 
-/// The `Status` object of an answer with an error code. Proxies answer with other text.
+/// The `Status` object of an answer with an error code. Proxies answer with other text or JSON, and an API server of Kubernetes'
+/// library with its list of paths if it does not have the requested one: without the code that a `Status` has.
 pub(super) fn status(code: u16, body: &[u8]) -> Status {
     let message = protobuf::status_to_json(body);
     let json = message.as_ref().map_or(body, |json| json.as_bytes());
-    serde_json::from_slice(json).unwrap_or_else(|_| {
+    let status = serde_json::from_slice(json).ok().filter(|status: &Status| status.code != 0);
+    status.unwrap_or_else(|| {
         let text: String = String::from_utf8_lossy(body).trim().chars().take(MAX_QUOTED_CHARS).collect();
         let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
         Status::failure(&text, reason.unwrap_or_default()).with_code(code)
@@ -126,4 +128,28 @@ pub(super) fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_without_a_status_has_the_code_of_the_response() {
+        let status_object =
+            r#"{"kind":"Status","status":"Failure","message":"gone","reason":"Expired","code":410}"#;
+        let found = status(503, status_object.as_bytes());
+        assert_eq!((found.code, found.message.as_str()), (410, "gone"));
+        for body in
+            ["404 page not found\n", r#"{"paths":["/api","/healthz"]}"#, "{}", r#"{"error":"no such path"}"#]
+        {
+            let found = status(404, body.as_bytes());
+            assert_eq!((found.code, found.reason.as_str()), (404, "Not Found"), "{body}");
+            assert_eq!(found.message, body.trim());
+            assert!(
+                matches!(of("", "", &found, None), Failure::Denied(denial) if denial.is_missing),
+                "{body}"
+            );
+        }
+    }
 }
