@@ -96,7 +96,7 @@ pub(super) fn commit(
     Ok(report)
 }
 
-/// Commits batches one after the other. Each is encoded while the kernel commits the one before.
+/// Commits batches one after the other. From the third on, each is encoded while the kernel commits an earlier one.
 fn commit_in_batches(
     socket: &mut Socket,
     mut batches: impl Iterator<Item = Batch> + Send,
@@ -108,7 +108,7 @@ fn commit_in_batches(
         report.transactions += 1;
         Ok(())
     };
-    // Most transactions are one batch, for which no thread is started.
+    // Most transactions are one batch, for which no thread is started: so the second one is encoded before the first is committed.
     let (Some(first), second) = (batches.next(), batches.next()) else { return Ok(()) };
     let Some(second) = second else { return commit(first) };
     thread::scope(|scope| {
