@@ -12,7 +12,7 @@ use std::{
 use contiv_store::mirror::log::Log;
 use tracing::{info, warn};
 
-use super::messages::{Job, PendingList, Replacement, Saving, Work};
+use super::messages::{Job, Replacement, Saving, Work};
 
 /// The state of the thread.
 pub(super) struct Logger {
@@ -46,10 +46,12 @@ impl Logger {
                 }
                 Job::Save(Saving::List { revision, mut entries, keep }) => {
                     entries.retain(|entry| !keep.contains(&entry.key));
-                    let (number, list) = self.log.append_list(revision, &entries, &keep);
+                    let (number, list) = self.log.append_list(revision, entries, &keep);
                     self.log_failure_or_recovery(list.as_ref().err());
-                    let entries = list.map_or(PendingList::InMemory(entries), PendingList::InLog);
-                    Work::Replace(Replacement { number, revision, entries, keep })
+                    match list {
+                        Ok(entries) => Work::Replace(Replacement { number, revision, entries, keep }),
+                        Err(error) => Work::Lost(error),
+                    }
                 }
             };
             self.send_to_writer(work);

@@ -1,6 +1,6 @@
 //! The messages of the mirror's threads.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use contiv_store::{Batch, Entry, MirrorSummary, Saved, mirror::log::List};
 
@@ -55,6 +55,8 @@ pub(super) enum Work {
         first: u64,
     },
     Replace(Replacement),
+    /// A list could not be written to the log.
+    Lost(io::Error),
     Apply {
         number: u64,
         batch: Batch,
@@ -68,16 +70,8 @@ pub(super) struct Replacement {
     /// Its number in the log.
     pub(super) number: u64,
     pub(super) revision: i64,
-    pub(super) entries: PendingList,
+    pub(super) entries: List,
     pub(super) keep: BTreeSet<String>,
-}
-
-/// A list that waits to be saved.
-#[derive(Debug)]
-pub(super) enum PendingList {
-    InLog(List),
-    /// Writing it to disk failed.
-    InMemory(Vec<Entry>),
 }
 
 /// The bytes that changes count for while they are queued. A batch without changes counts too.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contiv_store::{Batch, Change, Mirror, MirrorError};
 
-use super::messages::{PendingList, Replacement};
+use super::messages::Replacement;
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -47,14 +47,7 @@ impl Pending {
         let revision = self.revision();
         if let Some(list) = self.replacement {
             mirror.set_number(list.number);
-            match list.entries {
-                PendingList::InLog(entries) => {
-                    mirror.replace(list.revision, entries.into_entries(), &list.keep)?;
-                }
-                PendingList::InMemory(entries) => {
-                    mirror.replace(list.revision, entries.into_iter().map(Ok), &list.keep)?;
-                }
-            }
+            mirror.replace(list.revision, list.entries.into_entries(), &list.keep)?;
         }
         let changes: Vec<Change> = self.changes.into_values().collect();
         if changes.is_empty() {

@@ -98,6 +98,14 @@ impl Writer {
                     pending.replace(list);
                     next_write = Instant::now() + LIST_WRITE_DELAY;
                 }
+                Ok(Work::Lost(error)) => {
+                    if !pending.is_empty() {
+                        self.write(std::mem::take(&mut pending));
+                    }
+                    let (path, reason) = (self.folder.clone(), error.to_string());
+                    self.fail(&MirrorError::Log { path, reason });
+                    next_write = Instant::now() + self.retry_after;
+                }
                 Ok(Work::Apply { number, batch }) => {
                     self.queued_bytes.fetch_sub(size(&batch), Ordering::Relaxed);
                     match &mut self.gap {

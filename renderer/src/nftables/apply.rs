@@ -77,19 +77,22 @@ pub(super) fn write_removal(batch: &mut Batch) {
 }
 
 /// Commits a transaction, in batches of at most `limit` bytes, and right after it its late removals. `first` is sent ahead of
-/// everything.
+/// everything. With a table all of its elements are added too.
 pub(super) fn commit(
     socket: &mut Socket,
     first: Batch,
     mut transaction: Transaction,
+    created: Option<&Table>,
     limit: usize,
 ) -> Result<Report, NetlinkError> {
     let (removed, added) = transaction.counts();
+    let added = added + created.map_or(0, Table::creation_len);
     let mut report = Report { added, removed, ..Report::default() };
     let gone = std::mem::take(&mut transaction.forget);
     let late = transaction.take_late();
-    commit_in_batches(socket, encode::batches(first, transaction, limit), &mut report)?;
-    commit_in_batches(socket, encode::batches(Batch::new(), late, limit), &mut report)?;
+    let creation = created.into_iter().flat_map(Table::creation);
+    commit_in_batches(socket, encode::batches(first, transaction, creation, limit), &mut report)?;
+    commit_in_batches(socket, encode::batches(Batch::new(), late, iter::empty(), limit), &mut report)?;
     if !gone.is_empty() {
         forget(socket, &gone)?;
     }

@@ -14,31 +14,37 @@ use super::{
 const SERVICES_PER_THREAD: usize = 256;
 
 /// The elements of some services.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct DesiredElements {
-    /// The elements of each frontend.
-    pub(crate) frontends: Vec<(FrontendKey, Vec<Element>)>,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DesiredElements<T> {
+    /// The elements of each frontend, in the form that the caller keeps.
+    pub(crate) frontends: Vec<(FrontendKey, T)>,
     /// Elements that several services may share, repeated for each.
     pub(crate) shared: Vec<Element>,
 }
 
-impl DesiredElements {
+impl<T: Send> DesiredElements<T> {
     /// The elements of all services, in order. `before` are the current elements of frontends, so that slots stay in place.
+    /// `keep` makes what is kept of the elements of a frontend.
     pub(crate) fn of_all(
         services: &[&Arc<ContivService>],
         before: &BTreeMap<FrontendKey, Vec<Element>>,
+        keep: impl Fn(Vec<Element>) -> T + Sync,
     ) -> Vec<Self> {
-        in_shares(services, SERVICES_PER_THREAD, |share| Self::of(share, before))
+        in_shares(services, SERVICES_PER_THREAD, |share| Self::of(share, before, &keep))
     }
 
-    fn of(services: &[&Arc<ContivService>], before: &BTreeMap<FrontendKey, Vec<Element>>) -> Self {
-        let mut desired = Self::default();
+    fn of(
+        services: &[&Arc<ContivService>],
+        before: &BTreeMap<FrontendKey, Vec<Element>>,
+        keep: impl Fn(Vec<Element>) -> T,
+    ) -> Self {
+        let mut desired = Self { frontends: Vec::with_capacity(services.len()), shared: Vec::new() };
         for service in services {
             let plan = plan(service);
             desired.shared.extend(shared_elements(service));
             desired.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
                 let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
-                (frontend, elements::of_frontend(frontend, &plan, before))
+                (frontend, keep(elements::of_frontend(frontend, &plan, before)))
             }));
         }
         desired
@@ -80,9 +86,10 @@ mod tests {
         let services: Vec<_> = (0..3 * 1000 + 7).map(service).collect();
         let services: Vec<_> = services.iter().collect();
         let nothing = BTreeMap::new();
-        let one_by_one = DesiredElements::of(&services, &nothing);
-        let mut together = DesiredElements::default();
-        for part in DesiredElements::of_all(&services, &nothing) {
+        let keep = |elements: Vec<Element>| elements;
+        let one_by_one = DesiredElements::of(&services, &nothing, keep);
+        let mut together = DesiredElements { frontends: Vec::new(), shared: Vec::new() };
+        for part in DesiredElements::of_all(&services, &nothing, keep) {
             together.frontends.extend(part.frontends);
             together.shared.extend(part.shared);
         }

@@ -10,7 +10,7 @@ use super::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
     },
-    transaction::{BySet, Transaction},
+    transaction::{BySet, Group, Transaction},
 };
 
 /// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
@@ -26,11 +26,17 @@ pub(crate) const fn fits(elements: usize, limit: usize) -> bool {
     elements <= limit / ELEMENT_BYTES
 }
 
-/// The batches of a transaction: several if it is larger than `limit` bytes. `first` is sent ahead.
-pub(crate) fn batches(first: Batch, transaction: Transaction, limit: usize) -> impl Iterator<Item = Batch> {
+/// The batches of a transaction with more groups after its own: several if they are larger than `limit` bytes. `first` is sent
+/// ahead.
+pub(crate) fn batches(
+    first: Batch,
+    transaction: Transaction,
+    more: impl Iterator<Item = Group>,
+    limit: usize,
+) -> impl Iterator<Item = Batch> {
     let room = limit.saturating_sub(first.len()) / ELEMENT_BYTES;
     let mut first = Some(first);
-    let batches = transaction.split(room.max(1)).into_iter().map(move |part| {
+    let batches = transaction.split(more, room.max(1)).map(move |part| {
         let mut batch = first.take().unwrap_or_else(Batch::new);
         write(&part, &mut batch);
         batch

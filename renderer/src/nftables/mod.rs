@@ -209,6 +209,7 @@ impl Nftables {
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
         let before = backends.collect();
+        let is_created = elements.is_empty();
         let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
         let (table, mut transaction) =
             Table::resync(with_previous_carriers.as_ref().unwrap_or(snapshot), elements);
@@ -224,7 +225,9 @@ impl Nftables {
             if is_compared {
                 others = capacity::outgrown(&existing.sizes, &table.counts());
                 others.retain(|set, _| existing.shaped.contains(set));
-                table.refill(&others, &mut transaction);
+                if !is_created {
+                    table.refill(&others, &mut transaction);
+                }
             }
             remade.extend(others.into_iter().map(|(set, size)| (set, Some(size))));
             transaction.flush.retain(|set| !remade.contains_key(set));
@@ -235,7 +238,8 @@ impl Nftables {
         }
         let limit = socket.batch_limit();
         let limit = if found.is_none() { limit.min(apply::NEW_TABLE_BATCH_BYTES) } else { limit };
-        let mut report = apply::commit(socket, batch, transaction, limit)?;
+        let created = is_created.then_some(&table);
+        let mut report = apply::commit(socket, batch, transaction, created, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         self.reaper.reconciled(snapshot, before);
@@ -251,7 +255,7 @@ impl Nftables {
         if !transaction.is_empty() {
             let socket = self.socket()?;
             let limit = socket.batch_limit();
-            report = apply::commit(socket, Batch::new(), transaction, limit)?;
+            report = apply::commit(socket, Batch::new(), transaction, None, limit)?;
             let unused = table.unused_chains();
             if unused.len() > SPARE_CHAINS && apply::remove_chains(socket, &unused, &mut report).is_ok() {
                 table.forget_unused_chains();
@@ -420,11 +424,11 @@ fn estimated_elements(snapshot: &Snapshot) -> usize {
 
 /// The ruleset for a snapshot on an empty kernel, in nft's language.
 pub(crate) fn ruleset(snapshot: &Snapshot) -> String {
-    text::ruleset(&Table::resync(snapshot, Elements::default()).0)
+    text::ruleset(&Table::new(snapshot))
 }
 
 /// The elements for a snapshot on an empty kernel, as name of the set and text, in the order of the text.
 pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
-    let elements = Table::resync(snapshot, Elements::default()).0.elements();
+    let elements = Table::new(snapshot).elements();
     elements.iter().map(|element: &Element| (element.set.name(), element.to_string())).collect()
 }

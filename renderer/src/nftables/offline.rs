@@ -1,8 +1,16 @@
 //! Planning and encoding without a kernel: the exact bytes that [`Nftables`](super::Nftables) would send, for measurements.
 
+use std::iter;
+
 use contiv_model::{ChangeSet, Snapshot};
 
-use super::{apply, encode, netlink::Batch, read::Elements, table::Table, transaction::Transaction};
+use super::{
+    apply, encode,
+    netlink::Batch,
+    read::Elements,
+    table::Table,
+    transaction::{Group, Transaction},
+};
 
 /// A table without a kernel.
 #[derive(Debug)]
@@ -19,24 +27,28 @@ impl OfflineTable {
     /// one with a single large frontend.
     pub fn resync(snapshot: &Snapshot, batch_limit: usize) -> (Self, Batches) {
         let (table, transaction) = Table::resync(snapshot, Elements::default());
-        let offline = Self { table, batch_limit };
         let mut fresh = Batch::new();
-        apply::write_fresh(&mut fresh, false, 0, &offline.table.sizes(batch_limit));
-        let batches = offline.encode(fresh, transaction);
-        (offline, batches)
+        apply::write_fresh(&mut fresh, false, 0, &table.sizes(batch_limit));
+        let batches = encode(fresh, transaction, table.creation(), batch_limit);
+        (Self { table, batch_limit }, batches)
     }
 
     /// Applies `changes` to the table, and returns the batches that apply them to the kernel.
     pub fn update(&mut self, changes: &ChangeSet) -> Batches {
         let mut transaction = self.table.update(changes);
         let late = transaction.take_late();
-        let mut batches = self.encode(Batch::new(), transaction);
-        batches.extend(self.encode(Batch::new(), late));
+        let mut batches = encode(Batch::new(), transaction, iter::empty(), self.batch_limit);
+        batches.extend(encode(Batch::new(), late, iter::empty(), self.batch_limit));
         batches
     }
+}
 
-    fn encode(&self, first: Batch, transaction: Transaction) -> Batches {
-        let batches = encode::batches(first, transaction, self.batch_limit);
-        batches.map(|mut batch| batch.finish().0.to_vec()).collect()
-    }
+fn encode(
+    first: Batch,
+    transaction: Transaction,
+    more: impl Iterator<Item = Group>,
+    batch_limit: usize,
+) -> Batches {
+    let batches = encode::batches(first, transaction, more, batch_limit);
+    batches.map(|mut batch| batch.finish().0.to_vec()).collect()
 }

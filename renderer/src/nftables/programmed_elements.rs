@@ -33,6 +33,11 @@ impl ProgrammedElements {
         }
     }
 
+    /// The elements without a backend.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Element> {
+        self.others.iter()
+    }
+
     /// All elements, sorted, with the keys of `frontend`.
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());

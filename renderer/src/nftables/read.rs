@@ -137,6 +137,13 @@ pub(crate) struct Elements {
     pub(crate) shaped: BTreeSet<Set>,
 }
 
+impl Elements {
+    /// True if nothing was read that an agent has written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frontends.is_empty() && self.others.is_empty()
+    }
+}
+
 /// Reads the elements of all sets except those that are always rewritten.
 pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
     let mut elements = lasting_elements(socket, existing)?;

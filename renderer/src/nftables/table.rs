@@ -37,11 +37,44 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table for `snapshot`, and the transaction that turns the kernel's elements into it.
+    /// The table for `snapshot`.
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
+        let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
+        let program = |elements: Vec<Element>| ProgrammedElements::new(&elements);
+        let parts = DesiredElements::of_all(&services, &BTreeMap::new(), program);
+        let (frontends, shared): (Vec<_>, Vec<_>) =
+            parts.into_iter().map(|part| (part.frontends, part.shared)).unzip();
+        let mut table = Self {
+            services: snapshot.services.clone(),
+            node: snapshot.node.clone(),
+            // Of several plans for one frontend the last counts.
+            frontends: frontends.into_iter().flatten().collect(),
+            shared: counted(shared.concat()),
+            chains: BTreeMap::new(),
+        };
+        let others = table.common_elements();
+        let of_frontends = table.frontends.values().flat_map(ProgrammedElements::others);
+        for element in of_frontends.chain(&others) {
+            count_uses(&mut table.chains, element, 1, |_| ());
+        }
+        table
+    }
+
+    /// The table for `snapshot`, and the transaction that turns the kernel's elements into it. If the kernel has none of them,
+    /// the groups of [`Self::creation`] are to be added: they take more memory than the table itself, so they are made when they
+    /// are sent.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
+        if kernel.is_empty() {
+            let table = Self::new(snapshot);
+            let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+            transaction.flush.extend(Set::of_form(Form::Chains));
+            transaction.flush.extend(interval_sets());
+            transaction.chains = table.chains().collect();
+            transaction.forget = table.invalid_affinities(kernel.memory);
+            return (table, transaction);
+        }
         let mut table = Self::default();
         let found = kernel.frontends;
-        let is_empty = found.is_empty() && kernel.others.is_empty();
         // Counted only because the removals below decrement them: a resync writes all chains again.
         for element in found.values().flatten().chain(&kernel.others) {
             count_uses(&mut table.chains, element, 1, |_| ());
@@ -51,7 +84,7 @@ impl Table {
         transaction.flush.extend(Set::of_form(Form::Chains));
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
-        for part in DesiredElements::of_all(&services, &found) {
+        for part in DesiredElements::of_all(&services, &found, |elements| elements) {
             shared.extend(part.shared);
             planned.extend(part.frontends);
         }
@@ -66,9 +99,8 @@ impl Table {
         // `collect` fills the nodes of a BTreeMap; insertions in key order leave them half empty.
         table.frontends = programmed.into_iter().collect();
         table.services.clone_from(&snapshot.services);
-        let frontends = transaction.groups.len();
-        shared.sort_unstable();
-        table.shared = shared.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect();
+        table.shared = counted(shared);
+        let mut shared: Vec<Element> = table.shared.keys().copied().collect();
         shared.extend(elements::of_node(&snapshot.node));
         shared.sort_unstable();
         shared.dedup();
@@ -79,15 +111,7 @@ impl Table {
             table.rewrite(kind, &[], elements::of_intervals(kind, &snapshot.node), &mut transaction);
         }
         table.node = snapshot.node.clone();
-        if is_empty {
-            // In several batches no frontend is served without what it shares with others, such as the node's addresses.
-            transaction.groups.rotate_left(frontends);
-        }
-
-        transaction
-            .forget
-            .extend(kernel.memory.into_iter().filter(|memory| !table.is_valid_affinity(*memory)));
-
+        transaction.forget.extend(table.invalid_affinities(kernel.memory));
         table.chains.retain(|_, uses| *uses > 0);
         transaction.chains = table.chains.keys().copied().collect();
         (table, transaction)
@@ -142,19 +166,28 @@ impl Table {
         self.chains.retain(|_, uses| *uses > 0);
     }
 
-    /// The transaction that turns an empty table into this one.
-    pub(crate) fn creation(&self) -> Transaction {
-        let mut transaction = Transaction { chains: self.chains().collect(), ..Transaction::default() };
-        for (frontend, programmed) in &self.frontends {
-            transaction.push(Group { remove: vec![], add: programmed.elements(*frontend) });
-        }
-        let others = elements::of_node(&self.node)
-            .chain(self.shared.keys().copied())
+    /// All elements, to be added to a table without any. In several batches no frontend is served without what it shares with
+    /// others, such as the node's addresses: so those come first.
+    pub(crate) fn creation(&self) -> impl Iterator<Item = Group> + Send {
+        let common = Group { remove: vec![], add: self.common_elements().into_iter().collect() };
+        let frontends = self.frontends.iter();
+        let of_frontend = |(frontend, programmed): (&FrontendKey, &ProgrammedElements)| Group {
+            remove: vec![],
+            add: programmed.elements(*frontend),
+        };
+        common.split().collect::<Vec<_>>().into_iter().chain(frontends.map(of_frontend))
+    }
+
+    /// The number of elements in [`Self::creation`].
+    pub(crate) fn creation_len(&self) -> usize {
+        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.common_elements().len()
+    }
+
+    /// The elements of no frontend alone: of the node, and those that several services may share.
+    fn common_elements(&self) -> BTreeSet<Element> {
+        let of_node = elements::of_node(&self.node)
             .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
-        for element in others.collect::<BTreeSet<_>>() {
-            transaction.push(Group { remove: vec![], add: vec![element] });
-        }
-        transaction
+        of_node.chain(self.shared.keys().copied()).collect()
     }
 
     /// The programmed services.
@@ -176,10 +209,8 @@ impl Table {
     pub(crate) fn elements(&self) -> Vec<Element> {
         let of_frontends =
             self.frontends.iter().flat_map(|(frontend, programmed)| programmed.elements(*frontend));
-        let of_node = elements::of_node(&self.node)
-            .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
         let of_chains = self.chains().filter_map(elements::of_chain);
-        let all = of_frontends.chain(self.shared.keys().copied()).chain(of_node).chain(of_chains);
+        let all = of_frontends.chain(self.common_elements()).chain(of_chains);
         let mut all: Vec<Element> = all.collect();
         all.sort_unstable();
         all
@@ -235,6 +266,14 @@ impl Table {
     /// The number of elements, without those of the node.
     pub(crate) fn len(&self) -> usize {
         self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.shared.len()
+    }
+
+    /// The affinity entries that lead to a backend that may no longer serve their client.
+    fn invalid_affinities(
+        &self,
+        memory: BTreeSet<(FrontendKey, SocketAddr)>,
+    ) -> BTreeSet<(FrontendKey, SocketAddr)> {
+        memory.into_iter().filter(|memory| !self.is_valid_affinity(*memory)).collect()
     }
 
     /// True if an affinity entry leads to a backend that may still serve its client.
@@ -341,6 +380,17 @@ fn merge_by_frontend(
         }
         Some((first, old.unwrap_or_default(), new.unwrap_or_default()))
     })
+}
+
+/// Each element with the number of times it occurs.
+fn counted(mut elements: Vec<Element>) -> BTreeMap<Element, usize> {
+    elements.sort_unstable();
+    elements.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect()
+}
+
+/// The sets that are always emptied and filled again.
+fn interval_sets() -> impl Iterator<Item = Set> {
+    INTERVALS.into_iter().flat_map(|kind| Family::ALL.map(|family| Set::new(kind, family)))
 }
 
 /// The backends whose affinity entries of a frontend must be deleted.

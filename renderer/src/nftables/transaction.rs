@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    iter,
     net::SocketAddr,
 };
 
@@ -113,23 +114,30 @@ impl Transaction {
         late
     }
 
-    /// Splits off transactions of at most `limit` elements each. Groups are never split; a single group larger than the limit
-    /// makes its transaction exceed it. Chains are part of the first transaction, so that no frontend is served without what it
-    /// needs.
-    pub(crate) fn split(mut self, limit: usize) -> Vec<Self> {
-        let mut parts = Vec::new();
-        let mut size = 0;
-        let groups = std::mem::take(&mut self.groups);
-        for group in groups {
-            if size > 0 && size + group.len() > limit {
-                parts.push(std::mem::take(&mut self));
-                size = 0;
+    /// Splits it, with more groups after its own, into transactions of at most `limit` elements each. Groups are never split; a
+    /// single group larger than the limit makes its transaction exceed it. Chains are part of the first transaction, so that no
+    /// frontend is served without what it needs.
+    pub(crate) fn split(
+        mut self,
+        more: impl Iterator<Item = Group>,
+        limit: usize,
+    ) -> impl Iterator<Item = Self> {
+        let mut groups = std::mem::take(&mut self.groups).into_iter().chain(more).peekable();
+        let mut first = Some(self);
+        iter::from_fn(move || {
+            let mut part = if let Some(first) = first.take() {
+                first
+            } else {
+                groups.peek()?;
+                Self::default()
+            };
+            let mut size = 0;
+            while let Some(group) = groups.next_if(|group| size == 0 || size + group.len() <= limit) {
+                size += group.len();
+                part.groups.push(group);
             }
-            size += group.len();
-            self.groups.push(group);
-        }
-        parts.push(self);
-        parts
+            Some(part)
+        })
     }
 
     /// Removals and additions of all groups.
@@ -213,7 +221,9 @@ mod tests {
             groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
             forget: BTreeSet::new(),
         };
-        let parts = whole.clone().split(4);
+        let mut first = whole.clone();
+        let more = first.groups.split_off(1);
+        let parts: Vec<Transaction> = first.split(more.into_iter(), 4).collect();
         let sizes: Vec<usize> = parts.iter().map(|part| part.counts().1).collect();
         assert_eq!(sizes, [4, 5, 1]);
         assert_eq!((parts[0].flush.len(), parts[1].flush.len()), (1, 0));

@@ -40,6 +40,14 @@ pub enum MirrorError {
         /// The problem.
         reason: String,
     },
+    /// The log cannot be written.
+    #[error("failed to write the mirror's log in {path}: {reason}")]
+    Log {
+        /// The folder.
+        path: PathBuf,
+        /// The problem.
+        reason: String,
+    },
     /// The content can no longer be read or written.
     #[error("failed to {action} the mirror: {reason}")]
     Database {

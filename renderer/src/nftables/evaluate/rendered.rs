@@ -12,7 +12,6 @@ use super::{SetLookup, Tables};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
     layout::{BaseChain, DemandChain, Family, Form, Set},
-    read::Elements,
     table::Table,
 };
 
@@ -27,7 +26,7 @@ pub(crate) struct Rendered {
 impl Rendered {
     /// All elements of an empty table.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let table = Table::resync(snapshot, Elements::default()).0;
+        let table = Table::new(snapshot);
         let elements = table.elements().into_iter();
         Self {
             elements: elements.map(|element| ((element.set, element.key), element.value)).collect(),

@@ -88,6 +88,16 @@ impl Kernel {
     }
 }
 
+/// A resync with all groups of its transaction.
+fn resync(snapshot: &Snapshot, kernel: Elements) -> (Table, Transaction) {
+    let is_created = kernel.is_empty();
+    let (table, mut transaction) = Table::resync(snapshot, kernel);
+    if is_created {
+        transaction.groups.extend(table.creation());
+    }
+    (table, transaction)
+}
+
 /// The order of a backend's slots depends on history and does not matter; their number does.
 fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usize> {
     let mut counted = BTreeMap::new();
@@ -213,14 +223,14 @@ proptest! {
     #[test]
     fn changes_lead_to_the_same_table_as_a_fresh_resync(states in collection::vec(snapshot(), 1..6)) {
         let mut kernel = Kernel::default();
-        let (mut table, transaction) = Table::resync(&states[0], Elements::default());
+        let (mut table, transaction) = resync(&states[0], Elements::default());
         kernel.commit(transaction);
         for pair in states.windows(2) {
             kernel.commit(table.update(&ChangeSet::between(&pair[0], &pair[1])));
             prop_assert_eq!(kernel.elements(), table.elements());
         }
         let last = states.last().unwrap();
-        let fresh = Table::resync(last, Elements::default()).0;
+        let fresh = Table::new(last);
         prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
         let used: BTreeSet<DemandChain> = table.chains().collect();
         prop_assert_eq!(used, fresh.chains().collect::<BTreeSet<_>>());
@@ -229,19 +239,19 @@ proptest! {
     #[test]
     fn resync_over_an_older_table_equals_a_fresh_resync(old in snapshot(), new in snapshot()) {
         let mut kernel = Kernel::default();
-        kernel.commit(Table::resync(&old, Elements::default()).1);
-        let (table, transaction) = Table::resync(&new, kernel.read());
+        kernel.commit(resync(&old, Elements::default()).1);
+        let (table, transaction) = resync(&new, kernel.read());
         kernel.commit(transaction);
         prop_assert_eq!(kernel.elements(), table.elements());
-        let fresh = Table::resync(&new, Elements::default()).0;
+        let fresh = Table::new(&new);
         prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
     }
 
     #[test]
     fn second_resync_writes_nothing_but_ranges(state in snapshot()) {
         let mut kernel = Kernel::default();
-        kernel.commit(Table::resync(&state, Elements::default()).1);
-        let (_, transaction) = Table::resync(&state, kernel.read());
+        kernel.commit(resync(&state, Elements::default()).1);
+        let (_, transaction) = resync(&state, kernel.read());
         let (remove, add) = transaction.elements();
         prop_assert_eq!(remove.len(), 0);
         prop_assert!(add.keys().all(|set| INTERVALS.contains(&set.kind)), "{:?}", add);
@@ -250,9 +260,9 @@ proptest! {
     #[test]
     fn changes_cut_into_small_transactions_lead_to_same(old in snapshot(), new in snapshot(), limit in 1usize..20) {
         let mut kernel = Kernel::default();
-        let (mut table, transaction) = Table::resync(&old, Elements::default());
+        let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
-        for part in table.update(&ChangeSet::between(&old, &new)).split(limit) {
+        for part in table.update(&ChangeSet::between(&old, &new)).split(iter::empty(), limit) {
             kernel.commit(part);
         }
         prop_assert_eq!(kernel.elements(), table.elements());
@@ -264,7 +274,7 @@ proptest! {
         new in snapshot(),
     ) {
         let mut kernel = Kernel::default();
-        let (mut table, transaction) = Table::resync(&old, Elements::default());
+        let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
         let before = kernel.elements();
         let mut transaction = table.update(&ChangeSet::between(&old, &new));

@@ -10,7 +10,6 @@ use crate::nftables::{
     layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
     netlink::constants::chain,
     plan::{plan, routed},
-    read::Elements,
     table::Table,
 };
 
@@ -38,7 +37,7 @@ pub(super) struct DesiredSet {
 
 impl DesiredTable {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
-        let (table, _) = Table::resync(snapshot, Elements::default());
+        let table = Table::new(snapshot);
         let mut desired = Self::default();
         let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.hook));
         let on_demand = table.chains().map(|chain| (chain.to_string(), chain.hook()));

@@ -22,7 +22,7 @@ fn log(folder: &Path) -> Log {
 
 /// Writes a list that keeps nothing.
 fn list(log: &mut Log, revision: i64, entries: &[Entry]) -> u64 {
-    let (number, list) = log.append_list(revision, entries, &BTreeSet::new());
+    let (number, list) = log.append_list(revision, entries.to_vec(), &BTreeSet::new());
     list.unwrap();
     number
 }
@@ -99,7 +99,8 @@ fn list_is_read_back_as_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let entries =
         vec![entry("", "", i64::MAX), entry("/a", &"7".repeat(2 * PIECE_BYTES), 2), entry("/\u{e9}", "0", 3)];
-    let (number, list) = log(folder.path()).append_list(3, &entries, &BTreeSet::from(["/kept".to_owned()]));
+    let (number, list) =
+        log(folder.path()).append_list(3, entries.clone(), &BTreeSet::from(["/kept".to_owned()]));
     assert_eq!(list.unwrap().into_entries().collect::<io::Result<Vec<_>>>().unwrap(), entries);
     let path = path_of(folder.path(), number);
     OpenOptions::new().write(true).open(&path).unwrap().set_len(200).unwrap();
@@ -139,7 +140,7 @@ fn lists_in_a_row_stay_until_the_mirror_is_written() {
         list(&mut log, revision, &[entry("/a", "1", 1), entry("/b", "1", 1)]);
     }
     let keep = BTreeSet::from(["/b".to_owned()]);
-    log.append_list(4, &[], &keep).1.unwrap();
+    log.append_list(4, vec![], &keep).1.unwrap();
     drop(log);
     assert_eq!(saved(folder.path()), Some(Saved { revision: 4, entries: vec![entry("/b", "1", 1)] }));
 }
@@ -151,7 +152,7 @@ fn value_kept_by_several_lists_is_replayed() {
     list(&mut log, 1, &[entry("/a", "1", 1)]);
     let keep = BTreeSet::from(["/a".to_owned()]);
     for revision in 2..4 {
-        log.append_list(revision, &[], &keep).1.unwrap();
+        log.append_list(revision, vec![], &keep).1.unwrap();
     }
     drop(log);
     assert_eq!(saved(folder.path()), Some(Saved { revision: 3, entries: vec![entry("/a", "1", 1)] }));
@@ -168,13 +169,13 @@ fn log_is_bounded_until_the_mirror_is_written() {
     }
     assert_eq!(lists(&log), 2, "each replaces what is before it");
     let keep = BTreeSet::from(["/a".to_owned()]);
-    let mut keeping = (5..20).map(|revision| log.append_list(revision, &[], &keep).1);
+    let mut keeping = (5..20).map(|revision| log.append_list(revision, vec![], &keep).1);
     let error = keeping.find_map(Result::err).expect("a limit");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
     assert_eq!(lists(&log), 1 + MAX_KEEPING_LISTS);
     list(&mut log, 20, &[]);
     assert_eq!(lists(&log), 2 + MAX_KEEPING_LISTS);
-    log.append_list(21, &[], &keep).1.unwrap();
+    log.append_list(21, vec![], &keep).1.unwrap();
     assert_eq!(lists(&log), 2);
     let mut written = (0..100).map(|_| log.append(&large));
     let full = written.find_map(|(number, written)| written.err().map(|error| (number, error)));
@@ -281,7 +282,7 @@ impl Run {
                 self.state.1.retain(|key, _| keep.contains(key) && !keys.contains(key));
                 self.state.1.extend(entries.iter().map(|entry| (entry.key.clone(), entry.clone())));
                 self.state.0 = revision;
-                let (number, list) = self.log.append_list(revision, &entries, &keep);
+                let (number, list) = self.log.append_list(revision, entries.clone(), &keep);
                 let state = match list {
                     Ok(list) => {
                         let written = list.into_entries().collect::<io::Result<Vec<_>>>();
