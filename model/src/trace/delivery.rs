@@ -208,7 +208,8 @@ pub(super) fn deliver(
         state: backend.state,
         hairpin: backend.local && backend.address == flow.from(),
         egress: egress::is_masqueraded(snapshot, client, backend.address),
-        stays: snapshot.node.is_own(backend.address) && !snapshot.node.is_own(flow.from()),
+        stays: snapshot.node.is_local_address(backend.address)
+            && !snapshot.node.is_local_address(flow.from()),
     };
     (!backends.is_empty()).then(|| Delivery {
         rule,

@@ -114,7 +114,7 @@ impl Client {
             || flow.interface.as_ref().is_some_and(comes_by);
         if is_pod {
             Self::LocalPod
-        } else if node.is_own(flow.from) {
+        } else if node.is_local_address(flow.from) {
             Self::Node
         } else {
             Self::Outside

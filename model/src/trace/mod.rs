@@ -32,8 +32,9 @@ pub struct Trace {
     /// Whether pods of this node can be identified.
     pub detection: Detection,
     /// The service port that it matches; none if no service does.
-    pub hit: Option<MatchedPort>,
-    /// Services that ask for the same destination and do not get it.
+    #[serde(rename = "hit")]
+    pub matched_port: Option<MatchedPort>,
+    /// Services that claim the same destination, which another service holds.
     pub lost: Vec<LostClaim>,
     /// The outcome.
     pub verdict: Verdict,
@@ -101,7 +102,7 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
         flow: flow.clone(),
         client,
         detection: Detection::of(flow, &snapshot.node),
-        hit: claim.map(|claim| claim.matched_port()),
+        matched_port: claim.map(|claim| claim.matched_port()),
         lost,
         verdict,
     }

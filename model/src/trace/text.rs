@@ -23,8 +23,8 @@ impl Display for Trace {
             }
         };
         line(f, "client", client)?;
-        match &self.hit {
-            Some(hit) => line(f, "service", hit)?,
+        match &self.matched_port {
+            Some(port) => line(f, "service", port)?,
             None => line(f, "service", "none has this address, port and protocol")?,
         }
         for claim in &self.lost {

@@ -31,7 +31,7 @@ pub(super) fn destinations(
     let mut destinations = BTreeSet::new();
     for (address, kind) in addresses(service) {
         // The kernel has better routes to these, and the network must not see them at a second place.
-        if node.is_own(address) || !is_routable(address) {
+        if node.is_local_address(address) || !is_routable(address) {
             continue;
         }
         let ports: Vec<_> = owned_ports(service, address).collect();

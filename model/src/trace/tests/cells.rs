@@ -157,7 +157,7 @@ fn external_ip_is_served_like_load_balancer_address() {
 }
 
 #[test]
-fn loopback_is_this_node_and_a_node_address_in_a_pod_range_a_pod() {
+fn client_class_prefers_pod_ranges_to_node_addresses() {
     let mut snapshot = snapshot_of(vec![]);
     snapshot.node.node_ips.insert(ip("10.244.1.1"));
     for (from, expected) in

@@ -98,7 +98,7 @@ fn affinity_is_for_time_or_by_address_of_client() {
 }
 
 #[test]
-fn source_ranges_restrict_load_balancers_and_optionally_node_ports() {
+fn source_ranges_apply_to_load_balancers_or_also_node_ports() {
     let ranges = BTreeSet::from([range("192.0.2.0/24"), range("2001:db8::/32")]);
     let mut guarded = ContivService { source_ranges: ranges, ..web(vec![here()]) };
     let forbidden = Verdict::Dropped(DropReason::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
@@ -156,7 +156,7 @@ fn lost_claim_names_the_winner() {
     let mut winner = web(vec![here()]);
     winner.ports[0].node_port = None;
     let both = traced(&snapshot_of(vec![loser.clone(), winner]), POD, LOAD_BALANCER);
-    assert_eq!(both.hit.map(|hit| hit.service), Some(ServiceId::new("shop", "web")));
+    assert_eq!(both.matched_port.map(|port| port.service), Some(ServiceId::new("shop", "web")));
     assert_eq!(both.lost, vec![claim.clone()]);
     // The holder may not answer in this family.
     let alone = traced(&snapshot_of(vec![loser]), POD, LOAD_BALANCER);
@@ -170,7 +170,7 @@ fn cluster_ip_wins_over_external_ip_and_both_over_node_ports() {
     service.external_ips.insert(ip(NODE));
     service.ports[0].node_port = Some(80);
     let snapshot = snapshot_of(vec![service]);
-    let kind = |to| traced(&snapshot, POD, to).hit.map(|hit| hit.kind);
+    let kind = |to| traced(&snapshot, POD, to).matched_port.map(|port| port.kind);
     assert_eq!(kind(CLUSTER_IP), Some(FrontendKind::ClusterIp));
     assert_eq!(kind("192.168.0.1:80"), Some(FrontendKind::ExternalIp));
 }

@@ -77,8 +77,8 @@ impl Tables for Rendered {
         Ok(self.chains.contains(&DemandChain::Base(chain)))
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
-        self.node.is_own(address)
+    fn is_local_address(&self, address: IpAddr) -> bool {
+        self.node.is_local_address(address)
     }
 
     /// The same result as looking up each slot, but fast enough for a million flows.

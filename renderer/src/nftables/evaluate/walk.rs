@@ -76,13 +76,13 @@ fn base_chains<T: Tables>(lookup: &mut Lookup<'_, T>) -> Result<Vec<(Hook, Rules
 impl<T: Tables> Walk<'_, '_, T> {
     /// Takes the connection through the hooks.
     fn outcomes(&mut self) -> Result<Vec<(Branch, FlowOutcome)>, T::Error> {
-        let begins_here = self.lookup.is_own(self.flow.from());
+        let begins_here = self.lookup.is_local_address(self.flow.from());
         let mut outcomes = Vec::new();
         let first = if begins_here { OUTPUT } else { PREROUTING };
         let to = SocketAddr::new(self.flow.to(), self.flow.port());
         for branch in self.pass(vec![Branch::to(to)], first, &mut outcomes)? {
             // The next hooks depend on the destination after the first hook.
-            let hooks: &[u32] = match (begins_here, self.lookup.is_own(branch.to.ip())) {
+            let hooks: &[u32] = match (begins_here, self.lookup.is_local_address(branch.to.ip())) {
                 (false, true) => &[INPUT],
                 (false, false) => &[FORWARD, POSTROUTING],
                 (true, false) => &[POSTROUTING],
@@ -107,7 +107,7 @@ impl<T: Tables> Walk<'_, '_, T> {
     fn accepted(&self, branch: &Branch) -> FlowOutcome {
         if branch.is_translated {
             FlowOutcome::Served { backend: branch.to, masqueraded: branch.is_masqueraded }
-        } else if branch.is_masqueraded && !self.lookup.is_own(branch.to.ip()) {
+        } else if branch.is_masqueraded && !self.lookup.is_local_address(branch.to.ip()) {
             FlowOutcome::Egress
         } else {
             FlowOutcome::Untouched
@@ -296,7 +296,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         match (field, constant) {
             (Field::Nfproto, Constant::Family(family)) => family == self.lookup.family(),
             (Field::L4Proto, Constant::Protocol(protocol)) => protocol == self.flow.protocol(),
-            (Field::SaddrType, Constant::Local) => self.lookup.is_own(self.flow.from()),
+            (Field::SaddrType, Constant::Local) => self.lookup.is_local_address(self.flow.from()),
             (Field::InputInterface, Constant::Interface(name)) if !branch.is_by_loopback => {
                 self.interface.is_some_and(|interface| interface.stem() == name)
             }
