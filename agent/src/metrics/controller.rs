@@ -37,8 +37,8 @@ impl ControllerMetrics {
     }
 
     /// Whether this instance is the active one.
-    pub fn set_is_leader(&self, leads: bool) {
-        self.leader.set(leads.into());
+    pub fn set_is_leader(&self, is_leader: bool) {
+        self.leader.set(is_leader.into());
     }
 
     /// Everything in this form.
