@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::service_manager::ServiceManager;
 
 /// The runtime has little work: watching, and answering a few requests.
-const WORKERS: usize = 2;
+const WORKER_THREADS: usize = 2;
 /// How often an address that another program has is tried again.
 const LISTEN_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long pending requests may take at the end.
@@ -28,7 +28,7 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+        .worker_threads(WORKER_THREADS)
         .enable_all()
         .build()
         .context("failed to start the runtime")?;

@@ -27,7 +27,7 @@ use tracing::warn;
 
 pub(crate) use controllers::controllers_status;
 pub(crate) use node::{node_status, readiness_of_node};
-use process_status::{INTERVAL, ProcessStatus};
+use process_status::{ProcessStatus, STATUS_QUERY_INTERVAL};
 use socket::Socket;
 
 use crate::environment::variable;
@@ -116,7 +116,7 @@ impl ServiceManager {
     {
         let mut notified = NotifiedState::default();
         let mut readiness = pin!(readiness.fuse());
-        let mut ticks = interval(INTERVAL);
+        let mut ticks = interval(STATUS_QUERY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

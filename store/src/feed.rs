@@ -76,12 +76,12 @@ pub struct Delivery {
 }
 
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
-const CAPACITY: usize = 64;
+const EVENT_CAPACITY: usize = 64;
 /// How many bytes of changes may wait, unless it is a single batch.
 const CAPACITY_BYTES: usize = 16 << 20;
 
 /// How many pages of a list may wait for the feed.
-const PAGES: usize = 2;
+const PAGE_CAPACITY: usize = 2;
 
 /// Lists and watches one prefix of a store, in its own task, until its receiver is dropped.
 pub struct Feed {
@@ -161,7 +161,7 @@ impl Feed {
         prefix: String,
         is_paged: bool,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        let (events, receiver) = mpsc::channel(CAPACITY);
+        let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let backoff = store.backoff();
@@ -260,7 +260,7 @@ impl Feed {
     }
 
     async fn list_pages(&mut self, store: &dyn Store) -> Result<Position, Stop> {
-        let (sender, mut pages) = mpsc::channel(PAGES);
+        let (sender, mut pages) = mpsc::channel(PAGE_CAPACITY);
         let (prefix, sender) = (self.prefix.clone(), PageSender(sender));
         let mut list = store.list_pages(&prefix, &sender);
         let mut position = ListPosition::default();

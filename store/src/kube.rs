@@ -76,7 +76,7 @@ struct Inner {
 }
 
 /// How often a list is tried. Its versions may expire between two pages; the last attempt has no pages.
-const ATTEMPTS: usize = 4;
+const MAX_LIST_ATTEMPTS: usize = 4;
 /// The pauses between attempts to follow an API server, as in client-go: when it stops or starts again, the nodes of the cluster
 /// come back within these times and not at one moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -138,7 +138,7 @@ impl KubeStore {
         entries: &mut Entries<'_>,
     ) -> Result<i64, StoreError> {
         let reached = self.inner.progress.reached();
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_LIST_ATTEMPTS {
             entries.begin().await;
             match self.list_types(client, prefix, attempt, &reached, entries).await {
                 Ok(versions) => {
@@ -170,7 +170,7 @@ impl KubeStore {
                     let oldest = reached.get(&resource.kind).map(String::as_str);
                     Origin::Cache { oldest: oldest.filter(|version| !version.is_empty()) }
                 }
-                ATTEMPTS => Origin::NewestWhole,
+                MAX_LIST_ATTEMPTS => Origin::NewestWhole,
                 _ => Origin::Newest,
             };
             versions.insert(resource.kind, self.list_type(client, prefix, resource, origin, entries).await?);

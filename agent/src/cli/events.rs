@@ -24,7 +24,7 @@ use super::{
 };
 
 /// The polling interval with --watch.
-const INTERVAL: Duration = Duration::from_millis(500);
+const EVENTS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Print the running agent's events, and how long each took to reach the kernel
 ///
@@ -83,7 +83,7 @@ impl Events {
         }
         loop {
             terminal.out.flush()?;
-            thread::sleep(INTERVAL);
+            thread::sleep(EVENTS_POLL_INTERVAL);
             let mut events = self.fetch(&format!("from={next}"))?;
             // An event is printed together with the results of renderers, so it waits for them.
             events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::color::TextStyle;
 
 /// The space between columns, and if the line is too long.
-const GAP: usize = 3;
+const WIDE_GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 
 /// The order in which columns are cut if the line is too long, and their minimum width: lists first (but one address is shown),
@@ -123,7 +123,7 @@ impl Table {
         let total =
             |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
         let limit = width.unwrap_or(usize::MAX);
-        let gap = if total(&widths, GAP) <= limit { GAP } else { NARROW_GAP };
+        let gap = if total(&widths, WIDE_GAP) <= limit { WIDE_GAP } else { NARROW_GAP };
         for rank in [rank, last_resort] {
             while total(&widths, gap) > limit && self.shrink(&mut widths, rank) {}
         }

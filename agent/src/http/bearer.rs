@@ -26,7 +26,7 @@ const REVIEWED_FOR: Duration = Duration::from_secs(10);
 /// How long the API server may take. Prometheus waits 10 s by default.
 const REVIEW_LIMIT: Duration = Duration::from_secs(5);
 /// How many tokens are remembered: more than there are scrapers.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_TOKENS: usize = 64;
 /// The path that the owner of a token must be allowed to read.
 const PATH: &str = "/metrics";
 
@@ -103,7 +103,7 @@ impl Reviews {
             Some(review) => review,
             None => self.review(token).await.map_err(Denied::Unchecked)?,
         };
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_REMEMBERED_TOKENS {
             known.clear();
         }
         known.entry(token.to_owned()).or_insert_with(|| (now, review.clone()));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The maximum number of connections of one listener: more than requests, since idle ones count too.
-const CONNECTIONS: usize = 100;
+const MAX_CONNECTIONS: usize = 100;
 
 /// Serves until `stop` is cancelled; pending requests are completed.
 pub(super) async fn serve_router(
@@ -36,5 +36,5 @@ pub(super) async fn serve_router_over_tls(
 }
 
 fn bounded(listener: TcpListener) -> BoundedListener {
-    Connections::of_this_process(CONNECTIONS).on(listener)
+    Connections::of_this_process(MAX_CONNECTIONS).on(listener)
 }

@@ -25,9 +25,9 @@ use crate::{
 use spans::{Clock, spans};
 
 /// The polling interval of the history.
-const INTERVAL: Duration = Duration::from_secs(1);
+const HISTORY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How many events are sent at a time.
-const EVENTS: usize = 256;
+const MAX_EVENTS_PER_REQUEST: usize = 256;
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -41,7 +41,7 @@ pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow
     }
     let exporter = collector::exporter(config).context("--otlp-endpoint")?;
     info!(otlp = config.otlp_endpoint, "traces of changes");
-    tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(INTERVAL));
+    tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(HISTORY_POLL_INTERVAL));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ impl HistoryExporter {
         loop {
             ticks.tick().await;
             let Some(records) = self.new_records().await else { return };
-            for records in records.chunks(EVENTS) {
+            for records in records.chunks(MAX_EVENTS_PER_REQUEST) {
                 if !self.send(records).await {
                     break;
                 }

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The default interval of resyncs, consul's force-reconcile interval.
-const RESYNC: Duration = Duration::from_secs(8 * 60 * 60);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// Builds a controller. Errors are reported by [`ControllerBuilder::build`].
 pub struct ControllerBuilder<T> {
@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_start: None,
             on_stop: None,
             concurrency: 1,
-            resync: Some(RESYNC),
+            resync: Some(RESYNC_INTERVAL),
             is_warm_standby: false,
             span: Span::none(),
         }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Resyncs are early by up to this fraction, so that not all keys are due at the same time.
-const JITTER: f64 = 0.2;
+const RESYNC_JITTER: f64 = 0.2;
 
 pub(super) struct Worker<T> {
     pub(super) name: String,
@@ -101,7 +101,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
 
     fn resync(&self, key: &Key) {
         if let Some(interval) = self.resync {
-            let delay = interval.mul_f64(1.0 - rand::rng().random_range(0.0..JITTER));
+            let delay = interval.mul_f64(1.0 - rand::rng().random_range(0.0..RESYNC_JITTER));
             self.queue.add_after(Key::clone(key), delay);
         }
     }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The maximum size of a datagram of a dump.
-const PIECE: usize = 16 << 10;
+const MAX_DATAGRAM_BYTES: usize = 16 << 10;
 
 /// The lower half of the generation, which is in each message.
 pub(super) const fn resource(generation: u32) -> u16 {
@@ -78,7 +78,7 @@ impl Answer<'_> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for one in self.all {
             match pieces.last_mut() {
-                Some(last) if last.len() + one.len() <= PIECE => last.extend_from_slice(&one),
+                Some(last) if last.len() + one.len() <= MAX_DATAGRAM_BYTES => last.extend_from_slice(&one),
                 _ => pieces.push(one),
             }
         }

@@ -69,7 +69,7 @@ const FIRST_PORT: u32 = 0xf000_0000;
 /// The batch limit of Linux for processes with `CAP_NET_ADMIN`.
 const SEND_LIMIT: usize = 512 << 20;
 /// The approximate size of a datagram of notifications.
-const PIECE: usize = 8 << 10;
+const DATAGRAM_BYTES: usize = 8 << 10;
 
 impl State {
     pub(super) fn new(settings: BTreeMap<String, String>) -> Self {
@@ -193,7 +193,7 @@ impl State {
         for notice in notices {
             let bytes = notice.write(generation, port, sequence);
             match pieces.last_mut() {
-                Some(last) if last.len() + bytes.len() <= PIECE => last.extend_from_slice(&bytes),
+                Some(last) if last.len() + bytes.len() <= DATAGRAM_BYTES => last.extend_from_slice(&bytes),
                 _ => pieces.push(bytes),
             }
         }

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The maximum depth of jumps: `NFT_JUMP_STACK_SIZE`.
-const DEPTH: usize = 16;
+const MAX_JUMP_DEPTH: usize = 16;
 
 /// Validates all chains reachable from base chains: `nft_table_validate`.
 pub(super) fn table(table: &Table) -> Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn table(table: &Table) -> Result<()> {
 
 /// Validates all chains reachable from `of`, for packets from the base chain `from`.
 pub(super) fn chain(table: &Table, from: Handle, of: Handle, depth: usize) -> Result<()> {
-    if depth == DEPTH {
+    if depth == MAX_JUMP_DEPTH {
         return refuse(Errno::EMLINK);
     }
     let Some(of) = table.chains.get(&of) else { return Ok(()) };

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How often a missing folder is looked for. Nothing else is done on a timer.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request to the task that owns the folder.
 pub(super) enum Command {
@@ -197,7 +197,7 @@ impl Owner {
         self.retry = None;
         if let Err(error) = self.rescan().await {
             warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
-            self.retry = Some(Instant::now() + RETRY);
+            self.retry = Some(Instant::now() + RETRY_INTERVAL);
         }
     }
 

@@ -21,7 +21,7 @@ const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
 /// Large enough for several hundred events.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The object of a watch descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Watcher {
     /// A watcher that watches only the folder that contains `root`. Must be called in a tokio runtime.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let inotify = Inotify::init().map_err(explain)?;
-        let events = inotify.into_event_stream(vec![0; BUFFER])?;
+        let events = inotify.into_event_stream(vec![0; BUFFER_BYTES])?;
         let root_name = root.file_name().map(Into::into);
         Ok(Self {
             watches: events.watches(),

@@ -30,7 +30,7 @@ use crate::{StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A silent connection is probed after this time, and given up after as much again: a watch may be silent for long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// The same within HTTP/2, which asks the server and not only its kernel. The times are those of client-go.
@@ -209,7 +209,7 @@ fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpC
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive(Some(KEEPALIVE_TIME));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
     let mut builder =

@@ -4,7 +4,7 @@ use super::object::ReceivedObject;
 use crate::{Entry, PageSender, Problem};
 
 /// Entries per page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The entries of a list.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<'a> Entries<'a> {
 
     /// Sends the entries if they fill a page.
     pub(super) async fn send_full_page(&mut self) {
-        if self.rest.len() >= PAGE {
+        if self.rest.len() >= PAGE_SIZE {
             self.send_rest().await;
         }
     }

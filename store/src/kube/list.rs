@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Objects per page, as in client-go.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// The state of a type to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn query(resource: &Resource, origin: Origin<'_>, next: &str) -> String {
     };
     // Without a version to begin at the limit counts only for a server without a cache; client-go sends it too.
     if !is_whole || !next.is_empty() {
-        let _ = write!(query, "limit={PAGE}&");
+        let _ = write!(query, "limit={PAGE_SIZE}&");
     }
     if !next.is_empty() {
         let _ = write!(query, "continue={}&", escape(next));

@@ -5,7 +5,7 @@ use contiv_model::ServiceId;
 use crate::cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView};
 
 /// How many services are shown.
-pub(super) const SERVICES: usize = 5;
+pub(super) const TOP_SERVICES: usize = 5;
 
 /// The answers of the agent, decoded.
 #[derive(Debug)]

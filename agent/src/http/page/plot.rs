@@ -8,7 +8,7 @@ use crate::node::{Outcome, Record};
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;
 /// Space for a line of text above the bars.
-const TOP: f64 = 16.0;
+const TOP_MARGIN: f64 = 16.0;
 
 pub(super) fn plots(history: &[Record], page: &mut Page) {
     page.heading("The last events");
@@ -40,7 +40,7 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let mut svg = format!(
         "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
          <text x=\"0\" y=\"11\">{most}</text>\
-         <line x1=\"0\" y1=\"{TOP}\" x2=\"{WIDTH}\" y2=\"{TOP}\"/>\
+         <line x1=\"0\" y1=\"{TOP_MARGIN}\" x2=\"{WIDTH}\" y2=\"{TOP_MARGIN}\"/>\
          <line x1=\"0\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>",
         title = escape(title),
         most = number(most),
@@ -48,7 +48,7 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let step = WIDTH / f64::from(u32::try_from(values.len().max(24)).unwrap_or(u32::MAX));
     let mut x = 0.0;
     for (event, value) in values {
-        let height = if most > 0.0 { (HEIGHT - TOP) * value / most } else { 0.0 };
+        let height = if most > 0.0 { (HEIGHT - TOP_MARGIN) * value / most } else { 0.0 };
         // Writing to text does not fail.
         let _ = write!(
             svg,

@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// How many services are shown; all are available as JSON.
-const SERVICES: usize = 200;
+const MAX_SERVICES: usize = 200;
 /// How many events are shown.
-const EVENTS: usize = 30;
+const MAX_EVENTS: usize = 30;
 
 type Row = Vec<Box<dyn Cell>>;
 
@@ -146,9 +146,9 @@ pub(super) fn services(content: &Content, page: &mut Page) {
         }
         row
     };
-    let shown: Vec<Row> = content.services.iter().take(SERVICES).map(row).collect();
+    let shown: Vec<Row> = content.services.iter().take(MAX_SERVICES).map(row).collect();
     page.table(&header, &shown);
-    let more = content.services.len().saturating_sub(SERVICES);
+    let more = content.services.len().saturating_sub(MAX_SERVICES);
     if more > 0 {
         page.paragraph(&format!("And {more} more: /services, or `contiv services -A`."));
     }
@@ -205,7 +205,7 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
             Box::new(record.description.clone()),
         ]
     };
-    let rows: Vec<Row> = history.iter().rev().take(EVENTS).map(row).collect();
+    let rows: Vec<Row> = history.iter().rev().take(MAX_EVENTS).map(row).collect();
     page.table(&["event", "time", "kind", "took", "changed", "renderers", "what"], &rows);
 }
 

@@ -14,7 +14,7 @@ use super::history::milliseconds;
 use crate::node::message::{Now, VerifierReport};
 
 /// The pause between two readings of one verification.
-const PAUSE: Duration = Duration::from_millis(300);
+const REREAD_DELAY: Duration = Duration::from_millis(300);
 /// How many deviations are shown.
 const MAX_SHOWN: usize = 20;
 
@@ -105,7 +105,7 @@ impl Verifications {
     ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
-            state.next = now + PAUSE;
+            state.next = now + REREAD_DELAY;
             let calls_if_settled = calls_if_settled(&state.renderer);
             state.is_busy = calls_if_settled.is_some();
             if let Some(calls) = calls_if_settled {
@@ -128,7 +128,7 @@ impl Verifications {
         let interval = self.interval;
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
-        state.next = now.instant + PAUSE;
+        state.next = now.instant + REREAD_DELAY;
         let amid_changes = calls_if_settled? != state.read_after;
         let view = &mut state.view;
         let found = match report.result {
