@@ -321,7 +321,7 @@ fn file_that_is_named_must_be_there() {
 }
 
 #[test]
-fn configuration_of_another_version_is_read_as_far_as_it_is_known() {
+fn configuration_of_another_version_is_read_where_known() {
     let text = "node-name = \"n1\"\nrenderers = [\"flowtable\"]\nservice-proxy-name = \"contiv\"\nfuture = { a = 1 }\n";
     assert!(file::parse::<Config>("/config", text).is_err());
     let expected =

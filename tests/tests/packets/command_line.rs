@@ -13,8 +13,8 @@ fn contiv(lab: &Lab, arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn applied_manifests_reach_the_kernel_and_deleted_ones_are_removed() -> Result<()> {
-    isolated("command_line::applied_manifests_reach_the_kernel_and_deleted_ones_are_removed", |lab| {
+fn applied_and_deleted_manifests_reach_the_kernel() -> Result<()> {
+    isolated("command_line::applied_and_deleted_manifests_reach_the_kernel", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (etcd, manifests) = (Etcd::start(lab)?, Manifests::new(lab)?);
         let agent = Agent::start(lab, &AgentOptions::with_open_table(etcd.url()))?;

@@ -63,7 +63,7 @@ async fn background_task_starts_before_the_first_list_and_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn background_task_success_ends_nothing_and_failure_restarts_all() {
+async fn background_task_failure_restarts_all() {
     for (fails, expected) in
         [(false, vec!["background", "/t/1 a"]), (true, vec!["background", "background", "/t/1 a"])]
     {

@@ -269,7 +269,7 @@ async fn runnable_that_does_not_stop_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
+async fn runnable_keeps_its_preparation_and_restarts_on_failure() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (holder, lease) = Lease::manual();
     let mut manager = Manager::new(store.shared(), lease);

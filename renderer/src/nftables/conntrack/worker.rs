@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_change_shares_searches_and_a_first_change_does_not_wait() {
+    fn first_change_is_searched_at_once_and_later_ones_together() {
         let now = Instant::now();
         let ms = Duration::from_millis;
         let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tree_interval_holds_its_first_key_and_not_the_one_after_its_last() {
+    fn interval_contains_its_start_but_not_its_end() {
         let mut tree = tree(&[(10, 20), (20, 30)]);
         for (key, expected) in [(9, false), (10, true), (19, true), (20, true), (29, true), (30, false)] {
             assert_eq!(tree.find(&[key]).is_some(), expected, "{key}");
