@@ -90,7 +90,7 @@ impl<'lab> Instance<'lab> {
         self.home.exec_with_input(&["nft", "-f", "-"], drop_all).map(drop)
     }
 
-    fn mend(&self) -> Result<()> {
+    fn reconnect(&self) -> Result<()> {
         self.home.exec(&["nft", "delete", "table", "inet", "cut"]).map(drop)
     }
 }
@@ -132,7 +132,7 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
     fleet[index].cut()?;
     next_holder(etcd, &cut_off)?;
     thread::sleep(PHASE_DURATION);
-    fleet[index].mend()?;
+    fleet[index].reconnect()?;
     // The instance's state is outdated, and this must not show.
     let mut holder = next_holder(etcd, "")?;
     for _ in 0..fleet.len() {

@@ -70,7 +70,7 @@ impl Events {
         let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
         let mut matcher = self.filter.matcher(&self.agent)?;
         let mut events: Vec<_> =
-            all.into_iter().filter(|(event, _)| self.is_meant(event, &matcher)).collect();
+            all.into_iter().filter(|(event, _)| self.is_selected(event, &matcher)).collect();
         if self.since.is_none() && self.is_narrow() {
             events.drain(..events.len().saturating_sub(self.last));
         }
@@ -91,7 +91,7 @@ impl Events {
             if !events.is_empty() {
                 matcher = self.filter.matcher(&self.agent)?;
             }
-            events.retain(|(event, _)| self.is_meant(event, &matcher));
+            events.retain(|(event, _)| self.is_selected(event, &matcher));
             self.print(events, terminal)?;
         }
     }
@@ -125,7 +125,7 @@ impl Events {
         Some(ServiceId::new(namespace, name.name.as_str()))
     }
 
-    fn is_meant(&self, event: &EventView, matcher: &Matcher) -> bool {
+    fn is_selected(&self, event: &EventView, matcher: &Matcher) -> bool {
         match self.service() {
             Some(service) => event.services.contains(&service),
             None => !self.is_narrow() || event.services.iter().any(|service| matcher.matches(service)),

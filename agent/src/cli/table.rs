@@ -153,7 +153,7 @@ fn text(rows: &[Vec<Cell>], Layout { widths, are_names, gap }: &Layout) -> Strin
         for ((cell, width), is_name) in row.iter().zip(widths).zip(are_names) {
             let shown = cut(&cell.text, *width, *is_name);
             if !shown.is_empty() {
-                // Writing to text does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(text, "{:padding$}{}", "", cell.style.paint(&shown));
                 padding = 0;
             }

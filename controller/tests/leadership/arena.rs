@@ -195,9 +195,9 @@ impl Contender {
         }
     }
 
-    pub(crate) async fn mend(&mut self) {
+    pub(crate) async fn reconnect(&mut self) {
         for wire in &mut self.wires {
-            wire.mend().await.unwrap();
+            wire.reconnect().await.unwrap();
         }
     }
 

@@ -58,7 +58,7 @@ async fn holder_that_is_partitioned_writes_nothing_when_it_is_back() {
         arena.work(20).await;
         arena.holder_after(&holder).await;
         arena.work(20).await;
-        arena.contenders[holder.index].mend().await;
+        arena.contenders[holder.index].reconnect().await;
         arena.contenders[holder.index].is_refused(holder.term).await;
         arena.work(20).await;
     }

@@ -150,7 +150,7 @@ async fn feed_survives_expired_and_forgotten_tokens() {
         assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
         let key = format!("{PREFIX}{round}");
         guarded.put(&key).await;
-        wire.mend().await.unwrap();
+        wire.reconnect().await.unwrap();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
         expect_put(next(&mut events).await, &key);
     }

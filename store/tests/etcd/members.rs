@@ -105,14 +105,14 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
 }
 
 /// Each member in turn has a fault that is then repaired; no event is lost.
-async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), mend: impl AsyncFn(&mut Scenario, usize)) {
+async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), recover: impl AsyncFn(&mut Scenario, usize)) {
     let mut scene = Scenario::start().await;
     scene.catch_up().await;
     for victim in 0..3 {
         println!("member {victim} is in trouble");
         trouble(&mut scene, victim).await;
         scene.catch_up().await;
-        mend(&mut scene, victim).await;
+        recover(&mut scene, victim).await;
         scene.catch_up().await;
     }
     assert!(!scene.outages.is_empty(), "the feed was on none of them");

@@ -177,7 +177,7 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     if lines.is_empty() {
         return;
     }
-    // Writing to text does not fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nLAST ERRORS");
     // The agent lists only the first ones of many.
     let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());

@@ -67,7 +67,7 @@ impl Page {
         for row in rows {
             let mut line = String::from("<tr>");
             for cell in row {
-                // Writing to text does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(line, "<td>{}</td>", cell.html());
             }
             line.push_str("</tr>\n");

@@ -49,7 +49,7 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let mut x = 0.0;
     for (event, value) in values {
         let height = if most > 0.0 { (HEIGHT - TOP_MARGIN) * value / most } else { 0.0 };
-        // Writing to text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>event {event}: {}</title></rect>",

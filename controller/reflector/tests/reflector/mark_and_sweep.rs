@@ -91,7 +91,7 @@ async fn object_gone_during_a_disconnect_is_removed() {
     // The deletion is not known yet, and nothing happens.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(entries(&store).await.len(), 2);
-    server.mend();
+    server.reconnect();
     until_stored(&store, &[key("new"), key("stays")]).await;
     running.stop().await;
 }

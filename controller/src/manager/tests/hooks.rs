@@ -55,7 +55,7 @@ async fn background_task_starts_before_the_first_list_and_is_awaited() {
     let running = run(&store, builder);
     settle().await;
     assert_eq!(log.take(), ["background false"]);
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(log.take(), ["/t/1 a"]);
     running.stop().await;

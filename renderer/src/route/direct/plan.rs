@@ -61,9 +61,9 @@ fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Tr
     let of = |state, local| {
         let chosen = of_family.iter().copied();
         let chosen = chosen.filter(|backend| backend.state == state && backend.local == local);
-        let (meant, others): (Vec<&Backend>, Vec<_>) =
+        let (preferred, others): (Vec<&Backend>, Vec<_>) =
             chosen.partition(|backend| local || backend.in_topology);
-        if meant.is_empty() { others } else { meant }
+        if preferred.is_empty() { others } else { preferred }
     };
     let order = match policy {
         TrafficPolicy::Cluster => {

@@ -90,9 +90,9 @@ impl Tree {
         if !is_end || key.iter().all(|byte| *byte == 0) {
             self.start = None;
         }
-        let is_meant =
+        let is_removed_node =
             |node: &Node| !node.is_gone && node.element.key == key && node.element.is_end == is_end;
-        let at = self.nodes.iter().position(is_meant)?;
+        let at = self.nodes.iter().position(is_removed_node)?;
         if is_end {
             let next = self.nodes.get(at + 1).filter(|next| next.is_gone && !next.element.is_end);
             let is_of_start = next.is_some_and(|next| self.start == Some(next.id));
