@@ -194,7 +194,7 @@ mod tests {
         for (line, expected) in [
             ("servcie", "did you mean service?"),
             ("endpointslcies", "did you mean endpointslice?"),
-            ("deployments", "known are"),
+            ("deployments", "valid types:"),
             ("svc web -A", "NAMESPACE/NAME"),
             ("svc web -l app=web", "either names or labels"),
             ("svc/web web", "write all like that"),

@@ -210,7 +210,10 @@ fn unknown_keys_are_named_with_file_line_and_nearest_known_key() {
     let problems = problem("\nzzz = 1\nnode-nam = \"x\"\nlog_level = \"info\"\n", &[]);
     let lines: Vec<&str> = problems.lines().collect();
     assert_eq!(lines.len(), 3, "{problems}");
-    assert!(lines[0].contains("agent.toml:2: unknown key \"zzz\"; known are node-name, store"), "{problems}");
+    assert!(
+        lines[0].contains("agent.toml:2: unknown key \"zzz\"; valid keys: node-name, store"),
+        "{problems}"
+    );
     assert!(
         lines[1].ends_with("agent.toml:3: unknown key \"node-nam\"; did you mean \"node-name\"?"),
         "{problems}"
@@ -228,7 +231,7 @@ fn wrong_value_is_named_with_file_line_and_key() {
         ("store = \"zookeeper://a\"", "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH"),
         (
             "renderers = [\"nft\"]",
-            "agent.toml:1: renderers: there is no renderer \"nft\"; known are nftables",
+            "agent.toml:1: renderers: unknown renderer \"nft\"; valid renderers: nftables",
         ),
         ("node-ips = [\"10.0.0\"]", "agent.toml:1: node-ips: "),
         ("service-cidrs = [\"10.96.0.0/33\"]", "agent.toml:1: service-cidrs: "),

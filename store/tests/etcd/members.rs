@@ -105,7 +105,10 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
 }
 
 /// Each member in turn has a fault that is then repaired; no event is lost.
-async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), recover: impl AsyncFn(&mut Scenario, usize)) {
+async fn each_in_turn(
+    trouble: impl AsyncFn(&mut Scenario, usize),
+    recover: impl AsyncFn(&mut Scenario, usize),
+) {
     let mut scene = Scenario::start().await;
     scene.catch_up().await;
     for victim in 0..3 {
