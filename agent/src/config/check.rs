@@ -139,7 +139,7 @@ fn problems_of_cluster(config: &Config) -> Vec<String> {
     }
     if config.masquerade_egress && reads_own_node && config.non_masquerade_cidrs.is_empty() {
         problems.push(format!(
-            "masquerade-egress: the store {} has this node only, and the pods of others would count as outside; add nodes=all to \
+            "masquerade-egress: the store {} has this node only, and the pods of others would count as external; add nodes=all to \
              it, or name the ranges of the cluster in non-masquerade-cidrs",
             config.store
         ));

@@ -278,7 +278,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
         (
             "masquerade-egress = true\nstore = \"kube:\"",
             &[],
-            "masquerade-egress: the store kube: has this node only, and the pods of others would count as outside; add nodes=all",
+            "masquerade-egress: the store kube: has this node only, and the pods of others would count as external; add nodes=all",
         ),
         (
             "node-port-addresses = [\"cluster\"]\nstore = \"kube:\"",

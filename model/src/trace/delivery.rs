@@ -34,7 +34,7 @@ pub enum Rule {
     InternalLocal,
     /// External address or node port, external policy Cluster.
     ExternalCluster,
-    /// External address or node port, external policy Local, client outside.
+    /// External address or node port, external policy Local, external client.
     ExternalLocal,
     /// External address or node port, external policy Local, client on this node: as if the packet had gone out to the
     /// load balancer and come back by any node.
@@ -48,7 +48,7 @@ impl Rule {
             (FrontendKind::ClusterIp, TrafficPolicy::Cluster, ..) => Self::InternalCluster,
             (FrontendKind::ClusterIp, TrafficPolicy::Local, ..) => Self::InternalLocal,
             (_, _, TrafficPolicy::Cluster, _) => Self::ExternalCluster,
-            (_, _, TrafficPolicy::Local, Client::Outside) => Self::ExternalLocal,
+            (_, _, TrafficPolicy::Local, Client::External) => Self::ExternalLocal,
             (_, _, TrafficPolicy::Local, Client::LocalPod | Client::Node) => Self::ExternalLocalFromInside,
         }
     }
@@ -148,7 +148,7 @@ impl Masquerade {
             (Rule::ExternalCluster, _) => Self::HiddenByExternalCluster,
             (_, Client::LocalPod) => Self::KeptForPodByExternalLocal,
             (_, Client::Node) => Self::HiddenForNode,
-            (_, Client::Outside) => Self::KeptByExternalLocal,
+            (_, Client::External) => Self::KeptByExternalLocal,
         }
     }
 

@@ -100,7 +100,8 @@ pub enum Client {
     /// This node: one of its known addresses, or loopback.
     Node,
     /// Any other client, also pods of other nodes; and pods of this node where they cannot be identified.
-    Outside,
+    #[serde(rename = "outside")]
+    External,
 }
 
 impl Client {
@@ -117,7 +118,7 @@ impl Client {
         } else if node.is_local_address(flow.from) {
             Self::Node
         } else {
-            Self::Outside
+            Self::External
         }
     }
 }
@@ -128,7 +129,7 @@ impl Client {
 pub enum Detection {
     /// They can.
     Known,
-    /// No, so they count as outside: their ranges are unknown, or detection is off.
+    /// No, so they count as external: their ranges are unknown, or detection is off.
     Unknown,
     /// They are identified by their interfaces, and the flow's interface is unknown.
     NeedsInterface,

@@ -78,7 +78,7 @@ pub enum DropReason {
     SourceRanges(BTreeSet<IpNetwork>),
     /// There are backends, but none on this node, and the internal policy is Local.
     InternalPolicyLocal,
-    /// There are backends, but none on this node, the external policy is Local, and the client is outside.
+    /// There are backends, but none on this node, the external policy is Local, and the client is external.
     ExternalPolicyLocal,
     /// It comes in by this interface, where services do not answer.
     Interface(InterfaceName),

@@ -14,12 +14,12 @@ impl Display for Trace {
         let client = match (self.client, self.detection) {
             (Client::LocalPod, _) => "a pod of this node",
             (Client::Node, _) => "this node itself",
-            (Client::Outside, Detection::Known) => "outside: neither this node nor one of its pods",
-            (Client::Outside, Detection::Unknown) => {
-                "outside: no range or interface of pods is known, so pods of this node count as outside too"
+            (Client::External, Detection::Known) => "external: neither this node nor one of its pods",
+            (Client::External, Detection::Unknown) => {
+                "external: no range or interface of pods is known, so pods of this node count as external too"
             }
-            (Client::Outside, Detection::NeedsInterface) => {
-                "outside, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
+            (Client::External, Detection::NeedsInterface) => {
+                "external, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
             }
         };
         line(f, "client", client)?;

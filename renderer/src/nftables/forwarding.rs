@@ -59,7 +59,7 @@ impl Forwarding {
         let note = |disabled: &Disabled| {
             let (setting, service) = (setting(disabled.family), disabled.missed_by.as_ref()?);
             Some(format!(
-                "{setting} is 0: pods and clients outside do not reach backends of {service} and others; run `sysctl -w {setting}=1`"
+                "{setting} is 0: pods and external clients do not reach backends of {service} and others; run `sysctl -w {setting}=1`"
             ))
         };
         self.0.iter().filter_map(note).collect()
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn forwarding_is_missed_where_others_are_led_elsewhere() {
-        let v4 = "net.ipv4.ip_forward is 0: pods and clients outside do not reach backends of shop/web and others; run \
+        let v4 = "net.ipv4.ip_forward is 0: pods and external clients do not reach backends of shop/web and others; run \
                   `sysctl -w net.ipv4.ip_forward=1`";
         let no_pods = NodeFacts { local_ips: ["172.31.0.1".parse().unwrap()].into(), ..NodeFacts::default() };
         let pods = NodeFacts { pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(), ..no_pods.clone() };

@@ -59,7 +59,7 @@ fn forwarding_that_is_off_is_named_by_status() -> Result<()> {
         };
         assert!(!is_answered()?);
         let status = contiv(lab, &["status"])?;
-        assert!(status.contains("nftables: net.ipv4.ip_forward is 0: pods and clients outside"), "{status}");
+        assert!(status.contains("nftables: net.ipv4.ip_forward is 0: pods and external clients"), "{status}");
         assert!(!status.contains("ipv6"), "IPv6 is forwarded:\n{status}");
 
         set("1")?;

@@ -22,7 +22,7 @@ const CELLS: [Row; 9] = [
     (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
-/// The differences without known pod ranges. Every client but the node itself is outside then: pods reach only local backends
+/// The differences without known pod ranges. Every client but the node itself is external then: pods reach only local backends
 /// through external policy Local, as in kube-proxy without a detector. Unlike in kube-proxy, all traffic to a cluster IP is
 /// masqueraded, so that connections from outside work (`docs/nft-layout.md`).
 const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
@@ -137,8 +137,8 @@ fn pods_are_recognized_by_their_incoming_interface() {
     for (flow, client, detection) in [
         (from(POD, Some("veth12")), Client::LocalPod, Detection::Known),
         (from(EXTERNAL, Some("cni0")), Client::LocalPod, Detection::Known),
-        (from(POD, Some("eth0")), Client::Outside, Detection::Known),
-        (from(POD, None), Client::Outside, Detection::NeedsInterface),
+        (from(POD, Some("eth0")), Client::External, Detection::Known),
+        (from(POD, None), Client::External, Detection::NeedsInterface),
         (from(NODE, None), Client::Node, Detection::NeedsInterface),
     ] {
         assert_eq!((Client::of(&flow, &node), Detection::of(&flow, &node)), (client, detection), "{flow}");
@@ -166,7 +166,7 @@ fn client_class_prefers_pod_ranges_to_node_addresses() {
         assert_eq!(Client::of(&flow_from(from), &snapshot.node), expected, "{from}");
     }
     let elsewhere = flow_from("10.244.2.5");
-    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Outside, "a pod of another node");
+    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::External, "a pod of another node");
     snapshot.node.local_ips.insert(ip("10.244.2.5"));
     assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Node, "an address of one of its interfaces");
 }

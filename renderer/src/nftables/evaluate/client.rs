@@ -57,7 +57,7 @@ impl Client {
         match self {
             Self { pod: Some(_), .. } => trace::Client::LocalPod,
             Self { is_node: true, .. } => trace::Client::Node,
-            Self { .. } => trace::Client::Outside,
+            Self { .. } => trace::Client::External,
         }
     }
 }

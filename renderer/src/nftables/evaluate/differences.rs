@@ -49,7 +49,7 @@ const fn words(client: Client) -> &'static str {
     match client {
         Client::LocalPod => "a pod of this node",
         Client::Node => "this node itself",
-        Client::Outside => "a client outside",
+        Client::External => "an external client",
     }
 }
 

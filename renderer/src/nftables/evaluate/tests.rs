@@ -160,7 +160,7 @@ fn wrong_masquerading_is_reported() {
     assert_eq!(
         differences,
         [
-            "the client is treated as a client outside instead of a pod of this node; this may explain the other differences",
+            "the client is treated as an external client instead of a pod of this node; this may explain the other differences",
             "10.244.1.10:8080 sees this node's address, but should see the client's",
             "10.244.2.10:8080 sees this node's address, but should see the client's",
         ]

@@ -68,7 +68,7 @@ impl Display for Client {
             Self { pod: Some(PodDetection::Address), .. } => "a pod of this node, by its address",
             Self { pod: Some(PodDetection::Interface), .. } => "a pod of this node, by its interface",
             Self { is_node: true, .. } => "this node itself",
-            Self { .. } => "outside: neither this node nor one of its pods",
+            Self { .. } => "external: neither this node nor one of its pods",
         })
     }
 }
