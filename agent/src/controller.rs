@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{controller::ControllerConfig, list},
-    controllers::{Observer, Reload, Reports, Wiring, register},
+    controllers::{ControllerContext, Observer, Reload, Reports, register},
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,
@@ -52,9 +52,13 @@ async fn run_until_stopped(
     let (mut reports, mut reloads) = (Reports::new(), Vec::new());
     for name in &config.enable {
         let register = register(*name);
-        let mut wiring =
-            Wiring { config, metrics: metrics.prefixed(), reloads: &mut reloads, reports: &mut reports };
-        register(&mut manager, &mut wiring).with_context(|| format!("controller {name}"))?;
+        let mut context = ControllerContext {
+            config,
+            metrics: metrics.prefixed(),
+            reloads: &mut reloads,
+            reports: &mut reports,
+        };
+        register(&mut manager, &mut context).with_context(|| format!("controller {name}"))?;
     }
     manager.validate_dependencies()?;
 

@@ -62,7 +62,7 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
 
     /// Runs beside the calls: consul-k8s' `Backgrounder`. It starts before the first list, must end when [`Context::stop`] is
     /// cancelled, and is waited for: without a limit in [`test_run`], in a manager as long as its
-    /// [grace](crate::Manager::with_grace), and not at all once the lease is lost. Then it is dropped where it awaits. Does
+    /// [grace period](crate::Manager::with_grace_period), and not at all once the lease is lost. Then it is dropped where it awaits. Does
     /// nothing by default.
     ///
     /// # Errors

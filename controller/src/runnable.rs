@@ -83,7 +83,7 @@ pub trait Run: Send {
     }
 
     /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits a second after the lease is lost, or when it
-    /// outlasts the grace of the manager.
+    /// outlasts the grace period of the manager.
     ///
     /// # Errors
     /// When it cannot continue; then a new run is made.

@@ -66,7 +66,7 @@ impl Observed {
             .collect();
         let (status, health) = (core.status(), core.proxy_health());
         let mirror = status.mirror.map(|mirror| (mirror.revision, mirror.error));
-        let renderers: Vec<_> = core.renderers(now).into_iter().map(of_state).collect();
+        let renderers: Vec<_> = core.renderers(now).into_iter().map(without_times).collect();
         let Receivers { health_checks, metrics } = receivers;
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
@@ -129,7 +129,7 @@ impl Observed {
 }
 
 /// The fields that depend only on the state.
-fn of_state(renderer: RendererView) -> impl std::fmt::Debug {
+fn without_times(renderer: RendererView) -> impl std::fmt::Debug {
     let RendererView { name, state, ready, applied_revision, pending, pending_services, .. } = renderer;
     let RendererView { failures, watched, damped, .. } = renderer;
     (name, state, ready, applied_revision, pending, pending_services, failures, watched, damped)

@@ -216,7 +216,7 @@ impl Feed {
         let mut watch = self.unless_stopped(store.resume_watch(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
         if self.outage.is_some() || self.is_renewing {
-            self.has_answered();
+            self.end_outage();
             self.send(FeedEvent::Up).await?;
         }
         let error = loop {
@@ -250,7 +250,7 @@ impl Feed {
             let snapshot = listed?;
             debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
             let position = Position::of(&snapshot);
-            self.has_answered();
+            self.end_outage();
             self.problems.clone_from(&snapshot.problems);
             self.send(FeedEvent::Snapshot(snapshot)).await?;
             position
@@ -276,7 +276,7 @@ impl Feed {
             self.pass_page_on(page, &mut position).await?;
         }
         debug!(revision, "listed the store");
-        self.has_answered();
+        self.end_outage();
         self.problems.clone_from(&problems);
         self.send(FeedEvent::List(ListPart::Complete { revision, problems })).await?;
         Ok(position.finish(revision))
@@ -295,7 +295,7 @@ impl Feed {
         }
     }
 
-    fn has_answered(&mut self) {
+    fn end_outage(&mut self) {
         (self.outage, self.is_renewing) = (None, false);
     }
 

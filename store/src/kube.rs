@@ -164,7 +164,7 @@ impl KubeStore {
         entries: &mut Entries<'_>,
     ) -> Result<Versions, Failure> {
         let mut versions = Versions::new();
-        for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
+        for resource in self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix)) {
             let origin = match attempt {
                 1 if self.inner.is_cached => {
                     let oldest = reached.get(&resource.kind).map(String::as_str);
@@ -218,7 +218,7 @@ impl KubeStore {
         let revision = position.revision();
         let versions = self.inner.progress.versions(prefix, revision)?;
         let is_just_listed = self.inner.progress.is_just_listed(prefix, revision);
-        let mut resources = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
+        let mut resources = self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix));
         let open = async |resource: &Resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
             let (client, resource) = (client.clone(), resource.clone());

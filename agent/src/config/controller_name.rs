@@ -36,7 +36,7 @@ impl ControllerName {
     }
 }
 
-/// Names for people.
+/// The names, separated by commas.
 pub(crate) fn list(names: impl IntoIterator<Item = ControllerName>) -> String {
     names.into_iter().map(ControllerName::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -71,7 +71,7 @@ impl Metrics {
         self
     }
 
-    /// All metrics with some value for each, so that all are shown.
+    /// Metrics with an example of every label, so that the reference documentation lists all of them.
     pub fn with_examples() -> Self {
         let metrics = Self::new(1).with_kube_proxy("nftables");
         let renderer: Arc<str> = "nftables".into();
@@ -92,10 +92,10 @@ impl Metrics {
         ] {
             metrics.count(&metric);
         }
-        metrics.renderers.introduce_gauges(&renderer);
+        metrics.renderers.create_gauges(&renderer);
         metrics.services.set(&[(ServiceId::new("shop", "web"), 0, 0)]);
         if let Some(kube_proxy) = &metrics.kube_proxy {
-            kube_proxy.show_examples();
+            kube_proxy.set_examples();
         }
         metrics
     }

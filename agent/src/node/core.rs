@@ -404,7 +404,7 @@ impl Core {
         mut changes: ChangeSet,
         at: Timestamps,
     ) -> u64 {
-        let event = self.history.next();
+        let event = self.history.next_seq_num();
         self.carriers.set_carriers_of_changes(&mut changes, event);
         self.quarantine.update_services(&changes.services, self.now);
         let changes = Arc::new(changes);
@@ -439,7 +439,7 @@ impl Core {
         self.quarantine.update_services(&changes.services, self.now);
         // The carriers of services before the start are unknown.
         let services = self.processor.services().map(|(_, service)| service);
-        self.carriers.begin(services, self.history.next());
+        self.carriers.begin(services, self.history.next_seq_num());
         self.record_resync(kind, description, Some(changes), self.renderers.names(), at);
         self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
     }
@@ -453,7 +453,7 @@ impl Core {
         renderers: Vec<Arc<str>>,
         at: Timestamps,
     ) {
-        self.renderers.need_resync(&renderers, EventRange::one(self.history.next(), at));
+        self.renderers.need_resync(&renderers, EventRange::one(self.history.next_seq_num(), at));
         self.count_queued(&renderers, || Families::ALL);
         self.record(kind, description, changes, renderers, at);
         self.dispatch();
@@ -547,7 +547,7 @@ impl Core {
             Err(error) => format!("another process may have changed it unnoticed: {error}"),
         };
         let at = Timestamps::now(self.now);
-        let event = EventRange::one(self.history.next(), at);
+        let event = EventRange::one(self.history.next_seq_num(), at);
         if !self.renderers.on_foreign_change(renderer, event, self.now.instant) {
             debug!(%renderer, what, "another process changed the dataplane again; a repair is scheduled already");
             return;
@@ -810,7 +810,7 @@ impl Core {
 
     /// The number of events so far.
     pub const fn events(&self) -> u64 {
-        self.history.newest()
+        self.history.newest_seq_num()
     }
 
     /// The recorded events, oldest first.

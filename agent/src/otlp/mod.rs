@@ -79,7 +79,7 @@ impl HistoryExporter {
         let next = self.next;
         let (question, answer) = Question::new(move |core| {
             let new = core.history(Instant::now()).skip_while(|record| record.seq_num < next);
-            new.take_while(|record| is_over(record)).cloned().collect()
+            new.take_while(|record| is_complete(record)).cloned().collect()
         });
         self.requests.send(Request::Ask(question)).await.ok()?;
         answer.await.ok()
@@ -112,7 +112,7 @@ impl HistoryExporter {
 }
 
 /// True if every renderer has finished with it, or will not soon.
-fn is_over(record: &Record) -> bool {
+fn is_complete(record: &Record) -> bool {
     let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
-    !is_pending || record.since.elapsed() >= RENDERER_TIMEOUT
+    !is_pending || record.start_instant.elapsed() >= RENDERER_TIMEOUT
 }

@@ -8,7 +8,7 @@ use crate::{
     reconciler::SliceReconciler,
     service::{Service, services},
     slice::slices,
-    tracker::Tracker,
+    tracker::CommitTracker,
     watches::{
         changes_endpoints, is_news, selectors, slice_service, to_service, to_services, workload_labels,
     },
@@ -37,7 +37,7 @@ const CONCURRENT_RECONCILIATIONS: usize = 32;
 /// Never: this configuration is valid.
 pub fn controller() -> Result<Controller<Service>, BuildError> {
     let (services, workloads, slices) = (services(), workloads(), slices());
-    let tracker = Arc::new(Tracker::default());
+    let tracker = Arc::new(CommitTracker::default());
     let reconciler = SliceReconciler {
         workloads: workloads.clone(),
         slices: slices.clone(),

@@ -216,7 +216,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     }
 
     /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is
-    /// cancelled: it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the
+    /// cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the manager, and not at all once the
     /// lease is lost; then it is dropped where it awaits. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self

@@ -202,7 +202,7 @@ impl Contender {
     }
 
     /// Waits until the store has refused a write of this term.
-    pub(crate) async fn is_refused(&mut self, term: i64) {
+    pub(crate) async fn wait_until_refused(&mut self, term: i64) {
         let refused = self.refused.wait_for(|terms| terms.contains(&term));
         let refused = timeout(EVENT_TIMEOUT, refused).await.expect("no write was refused").map(drop);
         refused.expect("the process has ended");

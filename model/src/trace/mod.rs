@@ -95,8 +95,8 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
         _ if closed.is_some() && client != Client::Node && is_service(snapshot, flow) => {
             Verdict::Dropped(DropReason::Interface(closed.cloned().unwrap_or_else(|| InterfaceName::new(""))))
         }
-        Some(claim) => of_service(claim, flow, client, snapshot),
-        None => without_service(snapshot, flow, client),
+        Some(claim) => service_verdict(claim, flow, client, snapshot),
+        None => no_service_verdict(snapshot, flow, client),
     };
     Trace {
         flow: flow.clone(),
@@ -108,7 +108,7 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     }
 }
 
-fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
+fn service_verdict(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
     let Claim { service, port, kind, .. } = *claim;
     if kind != FrontendKind::NodePort && !service.assignment.addresses.translates() {
         return Verdict::Routed;
@@ -152,7 +152,7 @@ fn forbidding_ranges(
     (is_restricted && !is_allowed).then_some(ranges)
 }
 
-fn without_service(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdict {
+fn no_service_verdict(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdict {
     let to = flow.to();
     let has_it = |service: &&Arc<ContivService>| {
         service.assignment.addresses.translates() && service.cluster_ips.contains(&to)

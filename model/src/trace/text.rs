@@ -39,7 +39,7 @@ impl Display for Trace {
             )?;
         }
         match &self.verdict {
-            Verdict::Backends(delivery) => of_delivery(f, delivery),
+            Verdict::Backends(delivery) => write_delivery(f, delivery),
             Verdict::Rejected(reason) => {
                 line(f, "verdict", "REJECTED: the client is refused at once (TCP reset or ICMP error)")?;
                 line(f, "why", reason)
@@ -86,7 +86,7 @@ impl Display for MatchedPort {
     }
 }
 
-fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
+fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
     match delivery.candidates.len() {
         1 => line(f, "verdict", "SERVED by one backend")?,
         count => line(f, "verdict", format_args!("SERVED by one of {count} backends"))?,

@@ -37,7 +37,7 @@ pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>)
     let is_dump = message.flags & NLM_F_DUMP == NLM_F_DUMP;
     let mut answer =
         Answer { message: *message, asker, generation: ruleset.generation, is_dump, all: Vec::new() };
-    match message.of_subsystem() {
+    match message.kind_in_subsystem() {
         msg::GETGEN => {
             let by = asker.process;
             answer.add(msg::NEWGEN, 0, |out| process::write_generation(ruleset.generation, by, out));
@@ -106,7 +106,7 @@ impl Answer<'_> {
 
     fn tables(&mut self, ruleset: &Ruleset) -> Result<()> {
         if self.is_dump {
-            for found in self.of_family(ruleset) {
+            for found in self.requested_tables(ruleset) {
                 self.add(msg::NEWTABLE, found.family, |out| write_table(found, out));
             }
         } else {
@@ -118,7 +118,7 @@ impl Answer<'_> {
 
     fn chains(&mut self, ruleset: &Ruleset) -> Result<()> {
         if self.is_dump {
-            for table in self.of_family(ruleset) {
+            for table in self.requested_tables(ruleset) {
                 for found in table.chains.values() {
                     self.add(msg::NEWCHAIN, table.family, |out| write_chain(table, found, out));
                 }
@@ -139,7 +139,8 @@ impl Answer<'_> {
         }
         let attributes = self.message.attributes();
         let (of_table, of_chain) = (attributes.text(rule::TABLE), attributes.text(rule::CHAIN));
-        for table in self.of_family(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
+        for table in
+            self.requested_tables(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
         {
             for chain in
                 table.chains.values().filter(|chain| of_chain.is_none_or(|name| *chain.name == *name))
@@ -161,8 +162,9 @@ impl Answer<'_> {
             if of_table.is_some() {
                 self.table(ruleset, set::TABLE)?;
             }
-            for table in
-                self.of_family(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
+            for table in self
+                .requested_tables(ruleset)
+                .filter(|table| of_table.is_none_or(|name| *table.name == *name))
             {
                 for found in table.sets.values() {
                     self.add(msg::NEWSET, table.family, |out| write_set(table, found, out));

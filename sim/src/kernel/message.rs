@@ -42,7 +42,7 @@ impl<'a> Message<'a> {
     }
 
     /// The kind within the subsystem.
-    pub(crate) fn of_subsystem(&self) -> u8 {
+    pub(crate) fn kind_in_subsystem(&self) -> u8 {
         self.kind.to_be_bytes()[1]
     }
 

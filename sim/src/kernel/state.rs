@@ -136,7 +136,7 @@ impl State {
         }
         if first.kind == BATCH_BEGIN {
             let caller = Caller { port, now: self.now, missing: &self.missing };
-            let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.forced);
+            let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.injected);
             if let Some(notices) = outcome.committed {
                 self.notify(port, process, &notices, first.sequence);
             }
@@ -144,7 +144,7 @@ impl State {
         }
         let mut answers = Vec::new();
         for message in message::messages(request) {
-            let answer = self.one(port, process, &message, faults.is_interrupted);
+            let answer = self.handle_message(port, process, &message, faults.is_interrupted);
             let refused = answer.as_ref().err().copied();
             answers.extend(answer.unwrap_or_default());
             if message.has(NLM_F_ACK) || refused.is_some() {
@@ -155,7 +155,7 @@ impl State {
     }
 
     /// Handles a message outside of a batch.
-    fn one(
+    fn handle_message(
         &mut self,
         port: u32,
         process: &Process,

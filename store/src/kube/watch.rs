@@ -164,7 +164,7 @@ async fn request(
 ) -> Result<(WatchBody, Duration), Failure> {
     let seconds = rand::rng().random_range(WATCH_TIMEOUT_SECONDS / 2..=WATCH_TIMEOUT_SECONDS);
     let mut query = format!("{}?", resource.path);
-    resource.select(&mut query);
+    resource.add_selectors(&mut query);
     let _ = write!(
         query,
         "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",

@@ -146,9 +146,9 @@ fn wait_until_synced(agent: &Agent<'_>) -> Result<()> {
 /// Kills at random moments of 200 changes a second, with the store unreachable from then on. The kernel is read 10 ms before each
 /// kill.
 #[test]
-fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
+fn agent_killed_during_changes_starts_with_what_was_active() -> Result<()> {
     let kills = env::var("CONTIV_MIRROR_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(KILLS);
-    let test = "mirror_kills::agent_killed_amid_changes_starts_with_what_was_active";
+    let test = "mirror_kills::agent_killed_during_changes_starts_with_what_was_active";
     isolated_within(Duration::from_secs(60) + Duration::from_secs(5) * kills, test, |lab| {
         let etcd = Etcd::start(lab)?;
         let service = Service::new("web", 80, &[]);

@@ -80,13 +80,14 @@ mod tests {
     fn latencies_first_snapshot_is_left_out() {
         let record = |seq_num, kind, sent_after_ms| {
             let (at, report) = (Timestamp::UNIX_EPOCH, Report::default());
-            let applied = Outcome::Applied { with: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
+            let applied =
+                Outcome::Applied { first_seq_num: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
             Record {
                 seq_num,
                 kind,
                 description: String::new(),
                 start: at,
-                since: Instant::now(),
+                start_instant: Instant::now(),
                 waited_ms: 0.0,
                 duration_ms: 0.5,
                 revision: 7,

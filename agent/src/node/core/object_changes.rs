@@ -39,11 +39,11 @@ impl ObjectChanges {
     }
 
     /// The sum of both.
-    pub(super) const fn and(self, other: Self) -> Self {
+    pub(super) const fn plus(self, other: Self) -> Self {
         Self { services: self.services + other.services, endpoints: self.endpoints + other.endpoints }
     }
 
-    /// Those after `earlier` ones.
+    /// The changes since `earlier`.
     pub(super) const fn since(self, earlier: Self) -> Self {
         Self { services: self.services - earlier.services, endpoints: self.endpoints - earlier.endpoints }
     }

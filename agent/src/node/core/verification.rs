@@ -129,14 +129,14 @@ impl Verifications {
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + REREAD_DELAY;
-        let amid_changes = calls_if_settled? != state.read_after;
+        let during_changes = calls_if_settled? != state.read_after;
         let view = &mut state.view;
         let found = match report.result {
             Err(error) => Err(error),
             Ok(Verification { checked, mut drift }) => {
                 view.checked = checked;
                 drift.retain(|drift| !is_due_to(rejected, drift));
-                Ok(state.confirmation.add(drift, amid_changes)?)
+                Ok(state.confirmation.add(drift, during_changes)?)
             }
         };
         let had_drift = view.drift > 0;

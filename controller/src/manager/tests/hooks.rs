@@ -137,7 +137,7 @@ async fn background_task_that_does_not_end_is_dropped_after_the_grace() {
     });
     let running = run(&store, builder);
     settle().await;
-    let end = (log.start.elapsed() + STOP_GRACE).as_millis();
+    let end = (log.start.elapsed() + STOP_GRACE_PERIOD).as_millis();
     running.stop().await;
     assert_eq!(log.timed(), [(end, "dropped".to_owned())]);
 }

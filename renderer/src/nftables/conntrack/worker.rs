@@ -260,7 +260,7 @@ mod tests {
         let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));
         assert_eq!(gather_until(now, None), now + GATHER_DELAY);
         assert_eq!(gather_until(now, search(60_000, 10)), now + GATHER_DELAY, "after a quiet time");
-        assert_eq!(gather_until(now, search(100, 5)), now + ms(900), "amid changes");
+        assert_eq!(gather_until(now, search(100, 5)), now + ms(900), "during changes");
         assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
         assert_eq!(gather_until(now, search(100, 1000)), now + ms(1900), "one that costs much");
     }

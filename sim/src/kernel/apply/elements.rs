@@ -93,7 +93,7 @@ impl Transaction<'_> {
             }
         };
         if is_bound && data.as_ref().and_then(Data::chain).is_some() {
-            table.needs_validation();
+            table.require_validation();
         }
         let element = Element {
             key,

@@ -114,7 +114,7 @@ impl Transaction<'_> {
                     return Err(refused.blaming(Some(one.at)));
                 }
             }
-            table.needs_validation();
+            table.require_validation();
         }
         Ok(expressions)
     }

@@ -139,7 +139,7 @@ impl<'a> Transaction<'a> {
     /// Aborts the transaction. Handles stay used, since they are never given twice.
     /// `tries_again`: invalid tables will be validated after each message.
     pub(in crate::kernel) fn abort(self, before: &mut Ruleset, tries_again: bool) {
-        before.last_table = self.next.last_table;
+        before.last_table_handle = self.next.last_table_handle;
         for table in &mut before.tables {
             if let Some(tried) = self.next.tables.iter().find(|tried| tried.handle == table.handle) {
                 table.last_handle = tried.last_handle;
@@ -184,7 +184,7 @@ impl<'a> Transaction<'a> {
 
 /// Ignores a missing object for a message that only ensures its absence.
 pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refused) -> Result<Option<T>> {
-    if refused.errno == Errno::ENOENT && message.of_subsystem() == destroy {
+    if refused.errno == Errno::ENOENT && message.kind_in_subsystem() == destroy {
         return Ok(None);
     }
     refuse_at(refused.errno, refused.at)

@@ -67,7 +67,7 @@ impl Peer {
                     {
                         sets.push((message.family(), table.to_owned(), name.to_owned()));
                     }
-                    lines.push(render::object(message.of_subsystem(), attributes, own));
+                    lines.push(render::object(message.kind_in_subsystem(), attributes, own));
                 }
             }
         }

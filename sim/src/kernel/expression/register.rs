@@ -46,6 +46,7 @@ impl Register {
 /// The registers that the expressions of a rule have written so far.
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
+    /// One bit for each four-byte part.
     written: u32,
 }
 
@@ -77,6 +78,7 @@ impl Registers {
     }
 }
 
+/// The bits of the four-byte parts that a value of this length fills.
 fn mask(register: Register, len: u32) -> u32 {
     (0..len.div_ceil(4)).map(|part| 1 << (register.0 + part)).sum()
 }

@@ -173,7 +173,7 @@ impl Flow {
     }
 
     /// The flow in the model's types.
-    pub(crate) fn of_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
+    pub(crate) fn to_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
         let from = self.source.namespace(lab).host;
         let to = self.service.address(lab, self.frontend, self.family);
         let flow = contiv_model::Flow::new(from.address(self.family), to, self.protocol)?;
