@@ -21,12 +21,12 @@ pub struct ServiceConnections {
     pub frontends: BTreeMap<Frontend, u64>,
 }
 
-type Read = dyn Fn() -> Result<Connections, String> + Send + Sync;
+type ReadFn = dyn Fn() -> Result<Connections, String> + Send + Sync;
 
 /// Reads the counters, for one caller at a time. Clones share the lock.
 #[derive(Clone)]
 pub struct ConnectionCounters {
-    read: Arc<Read>,
+    read: Arc<ReadFn>,
     permit: Arc<Semaphore>,
 }
 

@@ -36,12 +36,12 @@ use crate::environment::variable;
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
 /// Sends one message with these states. Returns false if it could not be sent.
-type Send = dyn Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync;
+type SendFn = dyn Fn(&[NotifyState<'_>]) -> bool + Send + Sync;
 
 /// The socket of the service manager. Clones share it.
 #[derive(Clone)]
 pub struct ServiceManager {
-    send: Arc<Send>,
+    send: Arc<SendFn>,
 }
 
 impl fmt::Debug for ServiceManager {
@@ -64,7 +64,7 @@ impl ServiceManager {
         }
     }
 
-    fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync + 'static) -> Self {
+    fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + Send + Sync + 'static) -> Self {
         Self { send: Arc::new(send) }
     }
 

@@ -35,7 +35,7 @@ mod definition;
 mod display;
 mod first_pass;
 mod hooks;
-mod last_known;
+mod deleted_objects;
 mod map_loop;
 mod opened;
 mod outcome;

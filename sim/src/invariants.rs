@@ -40,7 +40,7 @@ pub const MIN_MASS_DELETION: usize = 10;
 
 /// Everything that the agent reports, except times.
 #[derive(Debug, PartialEq)]
-pub struct Observed {
+pub struct ObservedState {
     /// By name, for the description of a difference.
     parts: BTreeMap<&'static str, String>,
     /// The saved entries.
@@ -49,7 +49,7 @@ pub struct Observed {
     drift: BTreeSet<String>,
 }
 
-impl Observed {
+impl ObservedState {
     /// Collects the reports of an agent at rest.
     pub(crate) fn of(
         core: &Core,
@@ -151,7 +151,7 @@ pub(crate) fn observe_fresh_start(
     store: &ModelStore,
     addresses: &LocalAddresses,
     attached: &BTreeMap<PodId, InterfaceName>,
-) -> Result<Observed, String> {
+) -> Result<ObservedState, String> {
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
     let mut core = Core::new(config::core(addresses, attached), now);
@@ -191,7 +191,7 @@ pub(crate) fn observe_fresh_start(
     if disk.entries() != *store.entries() {
         return Err("a fresh start does not save the stored entries".to_owned());
     }
-    Ok(Observed::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
+    Ok(ObservedState::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
 }
 
 /// The agent must never wait for an answer that the kernel does not send.

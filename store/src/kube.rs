@@ -223,7 +223,7 @@ impl KubeStore {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
             let (client, resource) = (client.clone(), resource.clone());
             if resource.is_optional() && version.is_empty() {
-                return Ok(optional::look_for(client, resource, revision).boxed());
+                return Ok(optional::wait_for_type(client, resource, revision).boxed());
             }
             let watch = Watch::open(client, resource, version, revision, is_just_listed).await?;
             Ok(watch.into_stream().boxed())

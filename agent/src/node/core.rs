@@ -48,7 +48,7 @@ use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
 use store_state::{LIST_LIMIT, SAVED_LIMIT, StoreState};
-use verification::{Verifications, Verified};
+use verification::{VerificationResult, Verifications};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryLimits, Outcome, Record};
@@ -208,7 +208,7 @@ impl Core {
             return self.store.waiting.push((event, received));
         }
         match event {
-            StoreEvent::Listed(list) if self.store.needs_saved(&list, self.own_node.path()) => {
+            StoreEvent::Listed(list) if self.store.needs_saved_state(&list, self.own_node.path()) => {
                 self.store.waiting.push((StoreEvent::Listed(list), received));
                 self.store.deadline = Some(self.now.instant + SAVED_LIMIT);
                 self.out.push(Output::LoadSaved);
@@ -566,7 +566,7 @@ impl Core {
         match self.verifications.on_report(report, calls_if_settled, rejected, self.now) {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
-            Some(Ok(Verified { drift, had_drift })) => {
+            Some(Ok(VerificationResult { drift, had_drift })) => {
                 self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
                 if !drift.is_empty() {
                     self.on_drift(&renderer, &drift);

@@ -181,7 +181,7 @@ impl Candidate {
             let won = tokio::select! {
                 () = stop.cancelled() => return SessionEnd::Stopped,
                 () = session.lost() => return SessionEnd::Lost,
-                won = self.win(session) => won,
+                won = self.try_create(session) => won,
             };
             if let Some(create_revision) = won {
                 let fence = Fence { key: self.config.key.clone(), create_revision };
@@ -199,7 +199,7 @@ impl Candidate {
     }
 
     /// Tries to create the key if there is none; returns its creation revision on success.
-    async fn win(&mut self, session: &Session) -> Option<i64> {
+    async fn try_create(&mut self, session: &Session) -> Option<i64> {
         // The answer to an earlier transaction may have been lost; then the key exists and is ours.
         if let Some(create_revision) = self.observed.create_revision_of(session.mark()) {
             return Some(create_revision);

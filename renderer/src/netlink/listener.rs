@@ -53,7 +53,7 @@ impl Listener {
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
-        SockRef::from(&socket).attach_filter(&all_but(own))?;
+        SockRef::from(&socket).attach_filter(&exclude_origin(own))?;
         socket.bind(&SocketAddr::new(0, 0))?;
         for group in groups {
             socket.add_membership(*group)?;
@@ -133,7 +133,7 @@ impl kernel::Membership for Membership {
 
 /// A classic BPF filter that passes messages whose origin is another port than `own`. Source: the kernel's
 /// `include/uapi/linux/filter.h` and `bpf_common.h`.
-fn all_but(own: u32) -> [SockFilter; 4] {
+fn exclude_origin(own: u32) -> [SockFilter; 4] {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;

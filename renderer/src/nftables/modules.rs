@@ -66,7 +66,7 @@ fn missing(refusals: &[Refusal]) -> Option<Missing> {
             return Some(Missing::Core);
         }
         let object = message.object(NFNL_SUBSYS_NFTABLES)?;
-        modules.push(KernelModule::asked_for_by(kind, object)?);
+        modules.push(KernelModule::needed_for(kind, object)?);
     }
     modules.sort_unstable();
     modules.dedup();

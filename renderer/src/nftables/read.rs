@@ -139,13 +139,13 @@ pub(crate) struct Elements {
 
 /// Reads the elements of all sets except those that are always rewritten.
 pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
-    let mut elements = lasting_elements(socket, existing)?;
+    let mut elements = static_elements(socket, existing)?;
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
 
 /// The elements that only transactions change.
-pub(crate) fn lasting_elements(
+pub(crate) fn static_elements(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Elements, NetlinkError> {

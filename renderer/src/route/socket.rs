@@ -187,7 +187,7 @@ impl RouteSocket {
             for change in changes.by_ref().take(MAX_BATCH) {
                 let (message, flags) = match change {
                     Change::Replace(message) => (message, NLM_F_REPLACE),
-                    Change::Make(message) if adds(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
+                    Change::Make(message) if is_addition(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
                     // For a deletion the same bits would mean all objects of a kind.
                     Change::Make(message) => (message, 0),
                 };
@@ -253,7 +253,7 @@ impl RouteSocket {
 }
 
 /// True if a message adds an object.
-fn adds(message: &Message) -> bool {
+fn is_addition(message: &Message) -> bool {
     match message {
         Message::Route(message) => {
             matches!(**message, RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_))

@@ -26,14 +26,14 @@ pub(super) const fn resource(generation: u32) -> u16 {
 
 /// The process and socket that send a request, and the time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct Requester<'a> {
     pub(super) port: u32,
     pub(super) now: u64,
     pub(super) process: &'a Process,
 }
 
 /// The answer to a request: datagrams, each of one or more messages.
-pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>) -> Result<Vec<Vec<u8>>> {
+pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Requester<'_>) -> Result<Vec<Vec<u8>>> {
     let is_dump = message.flags & NLM_F_DUMP == NLM_F_DUMP;
     let mut answer =
         Answer { message: *message, asker, generation: ruleset.generation, is_dump, all: Vec::new() };
@@ -54,7 +54,7 @@ pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>)
 
 struct Answer<'a> {
     message: Message<'a>,
-    asker: Asker<'a>,
+    asker: Requester<'a>,
     generation: u32,
     is_dump: bool,
     all: Vec<Vec<u8>>,

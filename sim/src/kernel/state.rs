@@ -167,7 +167,7 @@ impl State {
         }
         let mut pieces = match message.subsystem() {
             SUBSYS_NFTABLES => {
-                let asker = dump::Asker { port, now: self.now, process };
+                let asker = dump::Requester { port, now: self.now, process };
                 dump::answer(&self.ruleset, message, asker)?
             }
             SUBSYS_CTNETLINK => conntrack::answer(&mut self.connections, message, port)?,

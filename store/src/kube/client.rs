@@ -19,7 +19,7 @@ use tower::ServiceBuilder;
 
 use super::{
     KubeAddress,
-    failure::{self, ANSWER_TIMEOUT, Failure, chain, late, unavailable},
+    failure::{self, ANSWER_TIMEOUT, Failure, chain, timeout_error, unavailable},
     kubeconfig,
     list_body::ListBody,
     protobuf,
@@ -134,7 +134,7 @@ impl Client {
 
     async fn read(&self, answer: Response<Body>, limit: usize) -> Result<Bytes, Failure> {
         let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), limit).collect()).await;
-        let body = body.map_err(|_| late(&self.endpoint))?;
+        let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         Ok(body.map_err(|error| unavailable(&self.endpoint, error.to_string()))?.to_bytes())
     }
 
@@ -161,7 +161,7 @@ impl Client {
             .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
-        let answer = answer.map_err(|_| late(&self.endpoint))?;
+        let answer = answer.map_err(|_| timeout_error(&self.endpoint))?;
         let answer = answer.map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -170,7 +170,7 @@ impl Client {
         let pause = failure::requested_pause(answer.headers());
         let body =
             timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect()).await;
-        let body = body.map_err(|_| late(&self.endpoint))?;
+        let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
         Err(failure::of(&self.endpoint, resource, &failure::status(code, &body), pause))
     }

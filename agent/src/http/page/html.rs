@@ -91,7 +91,7 @@ impl Page {
 }
 
 /// A text that is good, needs attention, or is bad: marked by colour.
-pub(super) fn toned(text: &str, class: &str) -> Raw {
+pub(super) fn colored(text: &str, class: &str) -> Raw {
     Raw(format!("<span class=\"{class}\">{}</span>", escape(text)))
 }
 

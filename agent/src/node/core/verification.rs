@@ -51,7 +51,7 @@ pub struct VerificationView {
 
 /// The result of a verification.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verified {
+pub(super) struct VerificationResult {
     /// The deviations found in every reading.
     pub(super) drift: BTreeSet<Drift>,
     /// Whether the verification before found some.
@@ -124,7 +124,7 @@ impl Verifications {
         calls_if_settled: Option<u64>,
         rejected: &[Rejected],
         now: Now,
-    ) -> Option<Result<Verified, String>> {
+    ) -> Option<Result<VerificationResult, String>> {
         let interval = self.interval;
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
@@ -150,7 +150,7 @@ impl Verifications {
         view.duration_ms = milliseconds(report.duration);
         state.confirmation = Confirmation::default();
         state.next = now.instant + interval;
-        Some(found.map(|drift| Verified { drift, had_drift }))
+        Some(found.map(|drift| VerificationResult { drift, had_drift }))
     }
 
     /// The last verification of a renderer; none if it is not verified.

@@ -88,7 +88,7 @@ fn check_node(rows: &[Row], change: impl Fn(&mut NodeFacts)) {
             let service = ContivService {
                 internal_policy: internal,
                 external_policy: external,
-                ..web(vec![here(), there()])
+                ..web(vec![local_backend(), remote_backend()])
             };
             let mut snapshot = snapshot_of(vec![service]);
             change(&mut snapshot.node);
@@ -148,7 +148,7 @@ fn pods_are_recognized_by_their_incoming_interface() {
 #[test]
 fn external_ip_is_served_like_load_balancer_address() {
     for external_policy in [Cluster, Local] {
-        let service = ContivService { external_policy, ..web(vec![here(), there()]) };
+        let service = ContivService { external_policy, ..web(vec![local_backend(), remote_backend()]) };
         for from in [POD, NODE, EXTERNAL] {
             let by = |to| delivery(service.clone(), from, to);
             assert_eq!(by(EXTERNAL_IP), by(LOAD_BALANCER), "{from} {external_policy:?}");
@@ -174,9 +174,9 @@ fn client_class_prefers_pod_ranges_to_node_addresses() {
 #[test]
 fn hairpin_needs_a_local_backend_that_connects_to_itself() {
     let client = "10.244.1.10";
-    let to_itself = delivery(web(vec![here(), there()]), client, CLUSTER_IP);
+    let to_itself = delivery(web(vec![local_backend(), remote_backend()]), client, CLUSTER_IP);
     let hairpins = |delivery: &Delivery| delivery.candidates.iter().map(|it| it.hairpin).collect::<Vec<_>>();
     assert_eq!((hairpins(&to_itself), to_itself.masquerade), (vec![true, false], Masquerade::KeptForPod));
-    let elsewhere = delivery(web(vec![here(), there()]), "10.244.2.10", CLUSTER_IP);
+    let elsewhere = delivery(web(vec![local_backend(), remote_backend()]), "10.244.2.10", CLUSTER_IP);
     assert_eq!(hairpins(&elsewhere), [false, false], "another node's backend comes back here in any case");
 }

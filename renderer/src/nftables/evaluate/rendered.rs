@@ -18,13 +18,13 @@ use crate::nftables::{
 
 /// The elements for a snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Rendered {
+pub(crate) struct RenderedTables {
     elements: BTreeMap<(Set, Key), Value>,
     chains: BTreeSet<DemandChain>,
     node: NodeFacts,
 }
 
-impl Rendered {
+impl RenderedTables {
     /// All elements of an empty table.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let table = Table::resync(snapshot, Elements::default()).0;
@@ -53,7 +53,7 @@ impl Rendered {
     }
 }
 
-impl Tables for Rendered {
+impl Tables for RenderedTables {
     type Error = Infallible;
 
     fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Infallible> {

@@ -7,7 +7,7 @@ use contiv_model::{
     trace,
 };
 
-use super::{rendered::Rendered, *};
+use super::{rendered::RenderedTables, *};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
     elements::of_chain,
@@ -77,7 +77,7 @@ fn differences_and_text(
     changes: &[(SetKind, Key, Option<Value>)],
 ) -> (Vec<String>, String) {
     let snapshot = snapshot(service);
-    let mut table = Rendered::of(&snapshot);
+    let mut table = RenderedTables::of(&snapshot);
     let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
     let desired = trace(&snapshot, &flow);
     let Ok(unchanged) = evaluate(&mut table, &flow);

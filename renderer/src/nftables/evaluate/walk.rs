@@ -218,7 +218,7 @@ impl<T: Tables> Walk<'_, '_, T> {
             Statement::MatchSet(key, comparison, set) => {
                 let is_wanted = *comparison == Comparison::Is;
                 let is_in = self.is_in(key, *set, branch)?;
-                branch.looks_up(*set, !is_in && !is_wanted);
+                branch.record_lookup(*set, !is_in && !is_wanted);
                 if_matches(is_in == is_wanted)
             }
             Statement::ResetPriority => {
@@ -226,7 +226,7 @@ impl<T: Tables> Walk<'_, '_, T> {
                 Next::Statement
             }
             Statement::SetPriority(key, map) => {
-                branch.looks_up(*map, false);
+                branch.record_lookup(*map, false);
                 match self.value(key, *map, branch)? {
                     Some(Value::Goto(chain)) => {
                         let Some((_, number)) = chain.number() else { return Ok(Next::Rule) };
@@ -279,7 +279,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         };
         let Some(Key::Frontend(frontend)) = self.key(frontend, branch) else { return Ok(Next::Rule) };
         branch.drawn_by = Some(*last);
-        branch.looks_up(map, false);
+        branch.record_lookup(map, false);
         let mut empty = None;
         for (backend, slots) in self.lookup.slots(map, frontend, slots)? {
             match backend {

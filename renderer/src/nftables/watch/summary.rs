@@ -60,7 +60,7 @@ impl Summary {
         // Deleting the table deletes everything in it, and the kernel reports all of that.
         let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
         let deeds: Vec<&ChangedObject> =
-            if self.did(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
+            if self.has_kind(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
         let mut parts: Vec<String> = deeds.iter().take(MAX_NAMED).map(|deed| deed.text()).collect();
         if deeds.len() > MAX_NAMED {
             parts.push(format!("{} more", deeds.len() - MAX_NAMED));
@@ -68,7 +68,7 @@ impl Summary {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    fn did(&self, kind: u8) -> bool {
+    fn has_kind(&self, kind: u8) -> bool {
         self.deeds.iter().any(|deed| deed.kind == kind)
     }
 }

@@ -1,10 +1,10 @@
 //! Messages about elements.
 
-use super::transaction::{Refreshed, Transaction, unless_destroyed};
+use super::transaction::{RefreshedElement, Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::{Attribute, Attributes},
     data::{Data, Handle},
-    element::{Clash, Counter, Element},
+    element::{Counter, Element, InsertConflict},
     errno::{Errno, Refused, Result, refuse, refuse_at},
     init::{read_data, read_plain},
     message::Message,
@@ -115,18 +115,18 @@ impl Transaction<'_> {
                 self.notices.extend(notice);
                 return if is_full { refuse(Errno::ENFILE) } else { Ok(()) };
             }
-            Err(Clash::Same(same)) if same.data == element.data && !excl => {
+            Err(InsertConflict::Same(same)) if same.data == element.data && !excl => {
                 let has_changed = same.timeout.is_some() && same.timeout != element.timeout;
                 if has_changed || same.timeout.is_some() && expiration.is_some() {
                     let Element { key, timeout, expires, .. } = element;
                     let table = self.next.tables[at].handle;
-                    self.refreshed.push(Refreshed { table, set: handle, key, timeout, expires });
+                    self.refreshed.push(RefreshedElement { table, set: handle, key, timeout, expires });
                 }
                 Ok(())
             }
-            Err(Clash::Same(_)) => refuse(Errno::EEXIST),
-            Err(Clash::Needless) => Ok(()),
-            Err(Clash::Refused(errno)) => refuse(errno),
+            Err(InsertConflict::Same(_)) => refuse(Errno::EEXIST),
+            Err(InsertConflict::Needless) => Ok(()),
+            Err(InsertConflict::Refused(errno)) => refuse(errno),
         };
         if let Some(data) = &data {
             self.table(at).count_use(data, false);

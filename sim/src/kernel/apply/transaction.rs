@@ -15,7 +15,7 @@ use crate::kernel::{
 
 /// An existing element that a message wrote again.
 #[derive(Debug)]
-pub(super) struct Refreshed {
+pub(super) struct RefreshedElement {
     pub(super) table: u64,
     pub(super) set: Handle,
     pub(super) key: Vec<u8>,
@@ -44,7 +44,7 @@ pub(in crate::kernel) struct Transaction<'a> {
     /// Sets that were declared again: their size and timeout change at the commit.
     pub(super) declared: Vec<(u64, Handle, u32, u64)>,
     /// Elements that were written again: their timeouts change at the commit.
-    pub(super) refreshed: Vec<Refreshed>,
+    pub(super) refreshed: Vec<RefreshedElement>,
     pub(in crate::kernel) notices: Vec<Notice>,
     /// Created tables are validated after each message.
     pub(super) validates_new: bool,
@@ -111,7 +111,7 @@ impl<'a> Transaction<'a> {
                 set.timeout = timeout;
             }
         }
-        for Refreshed { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
+        for RefreshedElement { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
             let table = self.next.tables.iter_mut().find(|found| found.handle == table);
             let set = table.and_then(|table| table.set_mut(set));
             if let Some(element) = set.and_then(|set| set.elements.get_mut(&key)) {
