@@ -70,7 +70,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
         let context = self.controller.context(self.setup.clone()).await?;
         for object in self.last.iter().flat_map(|last| last.cache().list()) {
             if context.cache().get(&object.key).is_none() {
-                context.tombstones().insert(&object);
+                context.deleted_objects().insert(&object);
             }
         }
         self.last = Some(context.clone());

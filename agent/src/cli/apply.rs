@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Kind, Object};
 use contiv_store::{
-    Condition, Entry, TransactionSize, Operation, Store, StoreError, Transaction, manifest::ManifestObject,
+    Condition, Entry, Operation, Store, StoreError, Transaction, TransactionSize, manifest::ManifestObject,
 };
 use jiff::Timestamp;
 

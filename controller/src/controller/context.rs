@@ -39,8 +39,13 @@ impl<T> fmt::Debug for Context<T> {
 
 impl<T> Context<T> {
     pub(super) fn new(setup: Setup, cache: Cache<T>, caches: Caches) -> Self {
-        let inner =
-            Inner { setup, cache, caches, first_pass: FirstPass::new(), deleted_objects: DeletedObjects::new() };
+        let inner = Inner {
+            setup,
+            cache,
+            caches,
+            first_pass: FirstPass::new(),
+            deleted_objects: DeletedObjects::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -86,7 +91,7 @@ impl<T> Context<T> {
         &self.inner.setup.stop
     }
 
-    pub(crate) fn tombstones(&self) -> &DeletedObjects<T> {
+    pub(crate) fn deleted_objects(&self) -> &DeletedObjects<T> {
         &self.inner.deleted_objects
     }
 }

@@ -65,7 +65,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
             Err(error) => self.failed(key, &error),
         };
         if is_settled && let Some(deleted) = deleted {
-            self.context.tombstones().forget(&deleted);
+            self.context.deleted_objects().forget(&deleted);
         }
     }
 

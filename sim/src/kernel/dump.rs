@@ -93,7 +93,7 @@ impl Answer<'_> {
     }
 
     /// The tables of the requested family.
-    fn of_family<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
+    fn requested_tables<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
         let family = self.message.family();
         ruleset.tables.iter().filter(move |table| family == NFPROTO_UNSPEC || table.family == family)
     }
