@@ -31,7 +31,7 @@ pub struct ConnectionCounters {
 }
 
 impl ConnectionCounters {
-    /// Those of this machine's kernel, with the table of the renderer `nftables`.
+    /// The counters of this machine's kernel, with the table of the renderer `nftables`.
     pub fn of_kernel() -> Self {
         Self::new(|| counters::connections().map_err(|error| error.to_string()))
     }
@@ -41,7 +41,7 @@ impl ConnectionCounters {
         Self::new(|| Err("no renderer that counts connections runs; nftables does".to_owned()))
     }
 
-    /// Those that `read` returns. It may block.
+    /// The counters that `read` returns. It may block.
     pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
         Self { read: Arc::new(read), permit: Arc::new(Semaphore::new(1)) }
     }

@@ -46,7 +46,7 @@ pub(super) fn journal(unit: &str) -> CommandOutput {
     run("journalctl", &[&["--unit", unit, "--lines", JOURNAL_LINES], &form[..]].concat())
 }
 
-/// The same, with limits of the caller's choice.
+/// Runs a program with these limits of time and output.
 pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -60,7 +60,7 @@ pub(super) fn run<T>(
     run_with(url, etcd.access(url), work)
 }
 
-/// The same with this access, or the problems of it.
+/// [`run`] with this access to etcd, or its problems.
 pub(super) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,

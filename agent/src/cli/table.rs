@@ -20,7 +20,7 @@ fn rank(title: &str) -> (usize, usize) {
     }
 }
 
-/// The same if that is not enough: addresses last.
+/// The order in which further columns are cut if that is not enough: addresses last.
 fn last_resort(title: &str) -> (usize, usize) {
     match title {
         "PORT(S)" | "PORTS" | "TYPE" => (0, 6),
@@ -89,7 +89,7 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// The same without the header, if `hides_header`.
+    /// The table, without its header if `hides_header`.
     pub(super) fn without_header(self, hides_header: bool) -> Self {
         Self { hides_header, ..self }
     }

@@ -104,7 +104,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
-/// Those of `metrics-…`. Without `metrics-listen` the others are ignored.
+/// The problems of the settings `metrics-…`. Without `metrics-listen` the others are ignored.
 fn problems_of_metrics(config: &Config) -> Vec<String> {
     let Some(listen) = config.metrics_listen.0 else { return Vec::new() };
     let mut problems = Vec::new();

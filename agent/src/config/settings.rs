@@ -44,7 +44,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
         Ok(config)
     }
 
-    /// The same, completed and validated.
+    /// Completes and validates the settings.
     ///
     /// # Errors
     /// All problems.
@@ -57,7 +57,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// The effective configuration.
     ///
     /// # Errors
-    /// Those of [`Self::read`] and [`Self::finish`].
+    /// As [`Self::read`] and [`Self::finish`].
     fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
         Self::read(file, flags)?.finish()
     }

@@ -24,7 +24,7 @@ pub(super) async fn serve_router(
     axum::serve(bounded(listener), service).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// The same over TLS. Handlers do not learn the client's address.
+/// Serves the routes over TLS. Handlers do not learn the client's address.
 pub(super) async fn serve_router_over_tls(
     listener: TcpListener,
     certificate: ServerCertificate,

@@ -10,7 +10,7 @@ use prometheus_client::{
 /// A text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
-    /// That of Prometheus, version 0.0.4.
+    /// The text format of Prometheus, version 0.0.4.
     Prometheus,
     /// `OpenMetrics` 1.0.
     OpenMetrics,

@@ -46,7 +46,7 @@ pub struct Metrics {
     pub sizes: SizeMetrics,
     /// Usage of single services.
     pub services: ServiceMetrics,
-    /// Those of kube-proxy, if they are configured.
+    /// Metrics with the names of kube-proxy, if configured.
     pub kube_proxy: Option<KubeProxyMetrics>,
 }
 
@@ -64,7 +64,7 @@ impl Metrics {
         Self { registry, events, renderers, sizes, services, kube_proxy: None }
     }
 
-    /// The same with the metrics of kube-proxy too, for the renderer of this node's traffic.
+    /// Adds the metrics of kube-proxy, for the renderer of this node's traffic.
     #[must_use]
     pub fn with_kube_proxy(mut self, traffic_renderer: &str) -> Self {
         self.kube_proxy = Some(KubeProxyMetrics::register(traffic_renderer.into(), &mut self.registry));

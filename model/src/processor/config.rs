@@ -132,11 +132,11 @@ impl fmt::Display for NodePortAddresses {
 /// A setting that selects interfaces where services answer. Contiv's frontends are both kinds together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServiceInterfaces {
-    /// Those of the pods that are attached to this node's dataplane.
+    /// The interfaces of the pods that are attached to this node's dataplane.
     Pods,
-    /// Those to the external network.
+    /// The interfaces to the external network.
     External,
-    /// By their names.
+    /// Interfaces with these names.
     Named(InterfacePattern),
 }
 

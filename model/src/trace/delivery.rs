@@ -70,7 +70,7 @@ pub enum Pool {
         /// How many ready ones are assigned to others.
         left_out: usize,
     },
-    /// None is ready: those terminating but still serving.
+    /// The terminating ones that still serve, since none is ready.
     Terminating,
 }
 

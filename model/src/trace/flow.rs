@@ -43,7 +43,7 @@ impl Flow {
         }
     }
 
-    /// The same, arriving at this interface. Where pods are identified by their interfaces, it decides whether the client is
+    /// The flow, arriving at this interface. Where pods are identified by their interfaces, it decides whether the client is
     /// one.
     #[must_use]
     pub fn by_interface(self, interface: InterfaceName) -> Self {

@@ -23,7 +23,7 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
-    /// The same for bytes that are written in place.
+    /// Adds an attribute whose payload `fill` writes in place.
     pub(crate) fn payload(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.header(kind, 0);
@@ -91,7 +91,7 @@ impl<'a> Attributes<'a> {
         self.marked().map(|(kind, _, payload)| (kind, payload))
     }
 
-    /// The same, with whether the attribute is marked as nested. [`Writer`] marks them, the kernel may not.
+    /// Type, whether it is marked as nested, and payload of each attribute. [`Writer`] marks them, the kernel may not.
     pub(crate) fn marked(self) -> impl Iterator<Item = (u16, bool, &'a [u8])> {
         let mut bytes = self.0;
         std::iter::from_fn(move || {

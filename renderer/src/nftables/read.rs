@@ -34,9 +34,9 @@ pub(crate) struct ExistingTable {
     pub(crate) sizes: Sizes,
     /// The sets of this layout that exist as declared.
     pub(crate) shaped: BTreeSet<Set>,
-    /// Those that exist with another declaration: an earlier layout's.
+    /// The sets of this layout that exist with another declaration: an earlier layout's.
     pub(crate) misshapen: BTreeSet<Set>,
-    /// All base chains exist, and all chains hang where they are to hang.
+    /// True if all base chains exist, and all chains have the right hook.
     pub(crate) usable: bool,
 }
 

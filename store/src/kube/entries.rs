@@ -9,11 +9,11 @@ const PAGE_SIZE: usize = 500;
 /// The entries of a list.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
-    /// Keys without it are left out.
+    /// Entries whose keys do not have this prefix are left out.
     prefix: &'a str,
-    /// None: all are kept.
+    /// Receives full pages. None: all entries are kept in `rest`.
     pages: Option<&'a PageSender>,
-    /// Those that were not sent.
+    /// The entries that were not sent.
     pub(super) rest: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
 }

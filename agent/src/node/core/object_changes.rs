@@ -12,7 +12,7 @@ pub struct ObjectChanges {
 }
 
 impl ObjectChanges {
-    /// Those among these events.
+    /// Counts the changes among these events.
     pub(super) fn of_events(events: &[Event]) -> Self {
         Self::of(events.iter().filter_map(|event| match event {
             Event::Put(object) => Some(object.kind()),
@@ -21,7 +21,7 @@ impl ObjectChanges {
         }))
     }
 
-    /// Those of a list of these objects.
+    /// Counts the objects of a list.
     pub(super) fn of_objects(objects: &[Object]) -> Self {
         Self::of(objects.iter().map(Object::kind))
     }

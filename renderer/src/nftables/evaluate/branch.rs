@@ -54,12 +54,12 @@ impl Branch {
         }
     }
 
-    /// The same to a backend that `slots` slots lead to.
+    /// The branch, translated to a backend that `slots` slots lead to.
     pub(super) fn translated(&self, to: SocketAddr, slots: u32) -> Self {
         Self { to, slots, is_translated: true, ..self.clone() }
     }
 
-    /// The same to the backend that the client is remembered with.
+    /// The branch, translated to the backend in the affinity entry of the client.
     pub(super) fn remembered(&self, to: SocketAddr) -> Self {
         Self { is_remembered: true, ..self.translated(to, self.slots) }
     }
