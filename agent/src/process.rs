@@ -37,7 +37,7 @@ where
     if let (Some(manager), Err(error)) = (&manager, &result) {
         manager.failed(&format!("{error:#}"));
     }
-    // Nothing is left to do; hanging work is not waited for.
+    // Nothing is left to do; work that does not end is abandoned.
     runtime.shutdown_background();
     result
 }
@@ -47,8 +47,7 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
     TcpListener::bind(address).await.map_err(|error| failed_to_listen(flag, address, &error))
 }
 
-/// Listens on an address as soon as no other program has it. Beside kube-proxy the addresses are in use that it has too; they are
-/// taken over once it is gone.
+/// Listens on an address as soon as no other program has it: while kube-proxy runs, it occupies its addresses.
 #[derive(Debug)]
 pub(crate) struct RetryingListener {
     address: SocketAddr,

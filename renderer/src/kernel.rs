@@ -41,7 +41,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// The error of the system call.
     fn settings(&self, folder: &str) -> io::Result<Vec<String>>;
 
-    /// Has a task done beside the renderer.
+    /// Starts a task on another thread.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -124,7 +124,7 @@ pub trait Membership: fmt::Debug + Send {
     fn report_missed(&self);
 }
 
-/// Work beside the renderer, on another thread. Requested through its own channels.
+/// Work on another thread than the renderer's, requested through its own channels.
 pub trait BackgroundTask: Send {
     /// Works, and waits for requests, until all senders are dropped.
     fn run(self: Box<Self>);

@@ -28,8 +28,8 @@ const EVENTS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Print the running agent's events, and how long each took to reach the kernel
 ///
-/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Beside each renderer
-/// is the time from when the agent took up the change until the kernel received its part. Exit codes: 0 success; 1 the agent
+/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Next to each renderer
+/// is the time from when the agent began to handle the change until the kernel received its part. Exit codes: 0 success; 1 the agent
 /// does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "event")]

@@ -215,9 +215,9 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is
-    /// cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the manager, and not at all once the
-    /// lease is lost; then it is dropped where it awaits. If it fails, the controller is restarted.
+    /// Adds a task that runs concurrently with the reconcilers. It starts before the caches are filled and must end when
+    /// [`Context::stop`] is cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the
+    /// manager, and not at all once the lease is lost; then it is dropped at its next await point. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where

@@ -25,7 +25,7 @@ const LONG_RUN: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long work may take to end where it awaits, before it is dropped.
+/// How long work may take to end at an await point, before it is dropped.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a run, unless it panicked.
@@ -137,7 +137,7 @@ impl Supervisor {
     }
 }
 
-/// Ends a run where it awaits.
+/// Aborts a run at its next await point.
 async fn abort_work(mut task: JoinHandle<Result<(), BoxError>>, abort: &CancellationToken) -> RunResult {
     abort.cancel();
     if let Ok(ended) = timeout(ABORT_TIMEOUT, &mut task).await {
