@@ -100,7 +100,7 @@ async fn run_until_stopped(
 
 /// The manager with metrics of its queues, unless the configuration leaves them out.
 fn counted(manager: Manager, config: &ControllerConfig, metrics: &mut ControllerMetrics) -> Manager {
-    if config.export_queue_metrics { manager.with_metrics(&metrics.export_queues()) } else { manager }
+    if config.export_queue_metrics { manager.with_metrics(&metrics.register_queues()) } else { manager }
 }
 
 /// Returns on SIGTERM or SIGINT.

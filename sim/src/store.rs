@@ -31,7 +31,7 @@ pub struct Backup {
 }
 
 impl Default for ModelStore {
-    /// An empty one.
+    /// An empty store.
     fn default() -> Self {
         Self { revision: 1, entries: BTreeMap::new(), log: VecDeque::new(), compacted: 1, epoch: 0 }
     }

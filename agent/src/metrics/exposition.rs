@@ -54,7 +54,7 @@ impl Exposition {
     /// The metrics in this form.
     ///
     /// # Errors
-    /// Never: text can be written to memory.
+    /// Never: writing to a `String` cannot fail.
     pub(super) fn encode(self, registry: &Registry) -> Result<String, fmt::Error> {
         let mut written = String::new();
         match self {

@@ -109,10 +109,10 @@ impl Metrics {
         }
     }
 
-    /// Everything in this form.
+    /// All metrics in this format.
     ///
     /// # Errors
-    /// Never: text can be written to memory.
+    /// Never: writing to a `String` cannot fail.
     pub fn text(&self, form: Exposition) -> Result<String, fmt::Error> {
         form.encode(&self.registry)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     apply::{self, transaction::Transaction},
-    errno::{Errno, Refused},
+    errno::{Errno, Refusal},
     message::{self, Message},
     notify::Notice,
     ruleset::Ruleset,
@@ -114,7 +114,7 @@ fn run(
             break;
         }
         let result = match injected {
-            Some(InjectedError { message: Some(at), errno }) if at == index => Err(Refused::from(errno)),
+            Some(InjectedError { message: Some(at), errno }) if at == index => Err(Refusal::from(errno)),
             _ => apply_one(&mut transaction, &message),
         };
         if result.is_err_and(|refused| refused.errno == Errno::ENOMEM) {
@@ -141,7 +141,7 @@ fn run(
         return Ok(Outcome { answers, committed: None });
     };
     let refused = match injected {
-        Some(InjectedError { message: None, errno }) => Err(Refused::from(errno)),
+        Some(InjectedError { message: None, errno }) => Err(Refusal::from(errno)),
         _ => transaction.check_bindings(),
     };
     if let (Err(refused), Some(first)) = (refused, first) {
@@ -157,9 +157,9 @@ fn run(
     Ok(Outcome { answers, committed: Some(notices) })
 }
 
-fn apply_one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refused> {
+fn apply_one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refusal> {
     let is_known = message.has(NLM_F_REQUEST)
         && message.kind >= NLMSG_MIN_TYPE
         && message.subsystem() == SUBSYS_NFTABLES;
-    if is_known { apply::apply(transaction, message) } else { Err(Refused::from(Errno::EINVAL)) }
+    if is_known { apply::apply(transaction, message) } else { Err(Refusal::from(Errno::EINVAL)) }
 }

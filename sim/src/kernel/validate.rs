@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     data::{Data, Handle},
-    errno::{Errno, Refused, Result, refuse},
+    errno::{Errno, Refusal, Result, refuse},
     expression::Expression,
     ruleset::{Base, ChainType, Table, hook},
     uapi::{data, expr, set},
@@ -73,7 +73,7 @@ fn follow(table: &Table, from: Handle, data: &Data, depth: usize) -> Result<()> 
 /// `nft_chain_validate_dependency`
 fn is_nat(base: Option<Base>) -> Result<()> {
     match base {
-        Some(base) if base.kind != ChainType::Nat => Err(Refused::from(Errno::EOPNOTSUPP)),
+        Some(base) if base.kind != ChainType::Nat => Err(Refusal::from(Errno::EOPNOTSUPP)),
         _ => Ok(()),
     }
 }
@@ -81,7 +81,7 @@ fn is_nat(base: Option<Base>) -> Result<()> {
 /// `nft_chain_validate_hooks`
 fn hangs_at(base: Option<Base>, hooks: &[u32]) -> Result<()> {
     match base {
-        Some(base) if !hooks.contains(&base.hook) => Err(Refused::from(Errno::EOPNOTSUPP)),
+        Some(base) if !hooks.contains(&base.hook) => Err(Refusal::from(Errno::EOPNOTSUPP)),
         _ => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Overview {
     pub(super) sizes: SizesView,
     pub(super) renderers: Vec<RendererStateView>,
     pub(super) quarantine: Vec<QuarantinedView>,
+    /// New connections of the services with the most, or why they are unknown.
     pub(super) connections: Result<Vec<(ServiceId, u64)>, String>,
     /// New connections that no backend could serve.
     pub(super) refused: u64,

@@ -5,7 +5,7 @@ use crate::kernel::{
     attributes::{Attribute, Attributes},
     data::{Data, Handle},
     element::{Counter, Element, InsertConflict},
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     init::{read_data, read_plain},
     message::Message,
     notify::Notice,
@@ -38,7 +38,7 @@ impl Transaction<'_> {
         }
         for attribute in list.nested().iter() {
             let added = self.add_element(at, handle, attribute, message.has(NLM_F_EXCL));
-            added.map_err(|refused| refused.blaming(Some(attribute.at)))?;
+            added.map_err(|refused| refused.at_attribute(Some(attribute.at)))?;
         }
         self.validate_now(at)
     }
@@ -158,7 +158,7 @@ impl Transaction<'_> {
         };
         for attribute in list.nested().iter() {
             let removed = self.remove_element(at, handle, attribute);
-            let removed = removed.map_err(|refused| refused.blaming(Some(attribute.at)));
+            let removed = removed.map_err(|refused| refused.at_attribute(Some(attribute.at)));
             if let Err(refused) = removed {
                 unless_destroyed(message, msg::DESTROYSETELEM, refused).map(|_: Option<()>| ())?;
             }
@@ -186,7 +186,7 @@ impl Transaction<'_> {
                 self.removed(at, handle, &gone);
                 Ok(())
             }
-            None => Err(Refused::from(Errno::ENOENT)),
+            None => Err(Refusal::from(Errno::ENOENT)),
         }
     }
 

@@ -107,7 +107,7 @@ impl Transaction<'_> {
             }
             None => (self.find_table(message, name), table::NAME),
         };
-        let found = found.map_err(|refused| refused.blaming(attributes.at(attribute)));
+        let found = found.map_err(|refused| refused.at_attribute(attributes.at(attribute)));
         let at = match found {
             Ok(at) => at,
             Err(refused) => {

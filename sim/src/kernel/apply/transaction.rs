@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::kernel::{
     attributes::Attributes,
     data::Handle,
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     message::Message,
     notify::Notice,
     ruleset::{Ruleset, Table, Validation},
@@ -168,7 +168,7 @@ impl<'a> Transaction<'a> {
         kind: u16,
     ) -> Result<usize> {
         let found = self.find_table(message, attributes.text(kind));
-        found.map_err(|refused| refused.blaming(attributes.at(kind)))
+        found.map_err(|refused| refused.at_attribute(attributes.at(kind)))
     }
 
     pub(super) fn table(&mut self, at: usize) -> &mut Table {
@@ -183,7 +183,7 @@ impl<'a> Transaction<'a> {
 }
 
 /// Ignores a missing object for a message that only ensures its absence.
-pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refused) -> Result<Option<T>> {
+pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refusal) -> Result<Option<T>> {
     if refused.errno == Errno::ENOENT && message.kind_in_subsystem() == destroy {
         return Ok(None);
     }
