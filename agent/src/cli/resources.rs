@@ -199,7 +199,7 @@ mod tests {
             ("svc web -l app=web", "either names or labels"),
             ("svc/web web", "write all like that"),
             ("no shop/n1", "name it as n1"),
-            ("svc a/b/c", "as NAME or as NAMESPACE/NAME"),
+            ("svc a/b/c", "expected NAME or NAMESPACE/NAME"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");
