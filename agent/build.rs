@@ -8,7 +8,7 @@ fn main() {
     let given = std::env::var("CONTIV_COMMIT").ok().filter(|commit| !commit.is_empty());
     // Without this line cargo would look at every file of the package.
     println!("cargo::rerun-if-changed=build.rs");
-    if let Some(commit) = given.or_else(of_git) {
+    if let Some(commit) = given.or_else(git_revision) {
         println!("cargo::rustc-env=CONTIV_BUILD_COMMIT={commit}");
     }
     println!("cargo::rustc-env=CONTIV_BUILD_FEATURES={}", features().join(","));
@@ -25,7 +25,7 @@ fn features() -> Vec<String> {
 }
 
 /// The commit of the repository that this package is in; none if the package is part of another repository, or of none.
-fn of_git() -> Option<String> {
+fn git_revision() -> Option<String> {
     // The sources may have been unpacked inside of another working tree.
     git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;

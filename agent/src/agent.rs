@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// How many requests may be queued for the node core before callers have to wait.
-const REQUESTS: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 
 /// Runs the agent until a signal stops it.
 ///
@@ -73,7 +73,7 @@ async fn run_until_stopped(
     let stale_flows =
         metrics.kube_proxy.clone().map(|metrics| Arc::new(metrics) as Arc<dyn StaleFlowObserver>);
     let metrics = Arc::new(metrics);
-    let (requests, receiver) = mpsc::channel(REQUESTS);
+    let (requests, receiver) = mpsc::channel(QUEUE_CAPACITY);
     let (outputs, health_checks, health_check_queries, proxy_health) = health::channels();
     let options = registry::Options { own_table: config.own_table, route: config.routes(), stale_flows };
     let (local, address_watch) = local_addresses::open().await;
@@ -128,7 +128,7 @@ async fn run_until_stopped(
     #[cfg(feature = "otlp")]
     crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
-    let (reloads, reloaded) = mpsc::channel(REQUESTS);
+    let (reloads, reloaded) = mpsc::channel(QUEUE_CAPACITY);
     if let Some(manager) = manager.clone() {
         let (requests, readiness) = (requests.clone(), readiness_of_node(requests.clone()));
         // It ends with the node.

@@ -36,7 +36,7 @@ pub(crate) fn open_files_limit() -> usize {
     open_files(&fs::read_to_string("/proc/self/limits"))
 }
 
-/// The same from the content of `/proc/PID/limits`. If unreadable: Linux's initial limit.
+/// Parses the limit of open files in the content of `/proc/PID/limits`. If unreadable: Linux's initial limit.
 fn open_files(limits: &io::Result<String>) -> usize {
     let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
     limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{controller::ControllerConfig, list},
-    controllers::{Observer, Reload, Reports, Wiring, register},
+    controllers::{ControllerContext, Observer, Reload, Reports, register},
     http::{self, ControllerApi},
     logging::LogLevel,
     metrics::ControllerMetrics,
@@ -52,9 +52,13 @@ async fn run_until_stopped(
     let (mut reports, mut reloads) = (Reports::new(), Vec::new());
     for name in &config.enable {
         let register = register(*name);
-        let mut wiring =
-            Wiring { config, metrics: metrics.prefixed(), reloads: &mut reloads, reports: &mut reports };
-        register(&mut manager, &mut wiring).with_context(|| format!("controller {name}"))?;
+        let mut context = ControllerContext {
+            config,
+            metrics: metrics.prefixed(),
+            reloads: &mut reloads,
+            reports: &mut reports,
+        };
+        register(&mut manager, &mut context).with_context(|| format!("controller {name}"))?;
     }
     manager.validate_dependencies()?;
 
@@ -96,7 +100,7 @@ async fn run_until_stopped(
 
 /// The manager with metrics of its queues, unless the configuration leaves them out.
 fn counted(manager: Manager, config: &ControllerConfig, metrics: &mut ControllerMetrics) -> Manager {
-    if config.export_queue_metrics { manager.with_metrics(&metrics.export_queues()) } else { manager }
+    if config.export_queue_metrics { manager.with_metrics(&metrics.register_queues()) } else { manager }
 }
 
 /// Returns on SIGTERM or SIGINT.

@@ -21,17 +21,17 @@ pub struct ServiceConnections {
     pub frontends: BTreeMap<Frontend, u64>,
 }
 
-type Read = dyn Fn() -> Result<Connections, String> + Send + Sync;
+type ReadFn = dyn Fn() -> Result<Connections, String> + Send + Sync;
 
 /// Reads the counters, for one caller at a time. Clones share the lock.
 #[derive(Clone)]
 pub struct ConnectionCounters {
-    read: Arc<Read>,
+    read: Arc<ReadFn>,
     permit: Arc<Semaphore>,
 }
 
 impl ConnectionCounters {
-    /// Those of this machine's kernel, with the table of the renderer `nftables`.
+    /// The counters of this machine's kernel, with the table of the renderer `nftables`.
     pub fn of_kernel() -> Self {
         Self::new(|| counters::connections().map_err(|error| error.to_string()))
     }
@@ -41,7 +41,7 @@ impl ConnectionCounters {
         Self::new(|| Err("no renderer that counts connections runs; nftables does".to_owned()))
     }
 
-    /// Those that `read` returns. It may block.
+    /// The counters that `read` returns. It may block.
     pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
         Self { read: Arc::new(read), permit: Arc::new(Semaphore::new(1)) }
     }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::service_manager::ServiceManager;
 
 /// The runtime has little work: watching, and answering a few requests.
-const WORKERS: usize = 2;
+const WORKER_THREADS: usize = 2;
 /// How often an address that another program has is tried again.
 const LISTEN_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long pending requests may take at the end.
@@ -28,7 +28,7 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+        .worker_threads(WORKER_THREADS)
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
@@ -37,7 +37,7 @@ where
     if let (Some(manager), Err(error)) = (&manager, &result) {
         manager.failed(&format!("{error:#}"));
     }
-    // Nothing is left to do; hanging work is not waited for.
+    // Nothing is left to do; work that does not end is abandoned.
     runtime.shutdown_background();
     result
 }
@@ -47,8 +47,7 @@ pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<Tc
     TcpListener::bind(address).await.map_err(|error| failed_to_listen(flag, address, &error))
 }
 
-/// Listens on an address as soon as no other program has it. Beside kube-proxy the addresses are in use that it has too; they are
-/// taken over once it is gone.
+/// Listens on an address as soon as no other program has it: while kube-proxy runs, it occupies its addresses.
 #[derive(Debug)]
 pub(crate) struct RetryingListener {
     address: SocketAddr,

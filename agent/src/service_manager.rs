@@ -27,7 +27,7 @@ use tracing::warn;
 
 pub(crate) use controllers::controllers_status;
 pub(crate) use node::{node_status, readiness_of_node};
-use process_status::{INTERVAL, ProcessStatus};
+use process_status::{ProcessStatus, STATUS_QUERY_INTERVAL};
 use socket::Socket;
 
 use crate::environment::variable;
@@ -36,12 +36,12 @@ use crate::environment::variable;
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 
 /// Sends one message with these states. Returns false if it could not be sent.
-type Send = dyn Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync;
+type SendFn = dyn Fn(&[NotifyState<'_>]) -> bool + Send + Sync;
 
 /// The socket of the service manager. Clones share it.
 #[derive(Clone)]
 pub struct ServiceManager {
-    send: Arc<Send>,
+    send: Arc<SendFn>,
 }
 
 impl fmt::Debug for ServiceManager {
@@ -64,7 +64,7 @@ impl ServiceManager {
         }
     }
 
-    fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + std::marker::Send + Sync + 'static) -> Self {
+    fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + Send + Sync + 'static) -> Self {
         Self { send: Arc::new(send) }
     }
 
@@ -116,7 +116,7 @@ impl ServiceManager {
     {
         let mut notified = NotifiedState::default();
         let mut readiness = pin!(readiness.fuse());
-        let mut ticks = interval(INTERVAL);
+        let mut ticks = interval(STATUS_QUERY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_link_as_lock_file_is_refused_and_its_target_unchanged() {
+    fn symbolic_link_as_lock_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (target, dangling) = (folder.path().join("target"), folder.path().join("dangling"));
         fs::write(&target, "precious").unwrap();

@@ -26,7 +26,7 @@ use crate::connections::{BoundedListener, Connection};
 /// How long a client may take until the connection is encrypted.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// How many encrypted connections may wait to be served.
-const ACCEPTED: usize = 8;
+const MAX_WAITING_CONNECTIONS: usize = 8;
 
 /// Why a certificate cannot be used.
 #[derive(Debug, Error)]
@@ -128,7 +128,7 @@ impl TlsListener {
     /// When the listener has no address.
     pub(crate) fn new(listener: BoundedListener, certificate: ServerCertificate) -> io::Result<Self> {
         let local = listener.local_addr()?;
-        let (sender, accepted) = mpsc::channel(ACCEPTED);
+        let (sender, accepted) = mpsc::channel(MAX_WAITING_CONNECTIONS);
         let accepting = tokio::spawn(accept(listener, certificate, sender));
         Ok(Self { accepted, local, _accepting: AbortOnDropHandle::new(accepting) })
     }

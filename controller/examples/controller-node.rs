@@ -179,7 +179,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
     // Nobody holds this lease; what runs on each node does not ask for it.
     let (_holder, lease) = Lease::manual();
-    let mut manager = Manager::new(store, lease).with_grace(Duration::from_secs(5));
+    let mut manager = Manager::new(store, lease).with_grace_period(Duration::from_secs(5));
     manager.register(Website::new(Path::new(&templates), Path::new(&folder)).controller()?)?;
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));

@@ -131,7 +131,7 @@ mod tests {
         let closer = test_run(HostsFile::new("/hosts/", &path), store.shared());
         settle().await;
         assert_eq!(content(), "10.0.0.9 of an earlier run\n", "nothing is known yet");
-        store.mend();
+        store.reconnect();
         settle().await;
         assert_eq!(content(), "10.0.0.1 a\n10.0.0.2 b\n");
         put(&store, "/hosts/a", "fd00::1").await;

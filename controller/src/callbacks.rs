@@ -60,10 +60,10 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
         last_known: Arc<Object<T>>,
     ) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Runs beside the calls: consul-k8s' `Backgrounder`. It starts before the first list, must end when [`Context::stop`] is
-    /// cancelled, and is waited for: without a limit in [`test_run`], in a manager as long as its
-    /// [grace](crate::Manager::with_grace), and not at all once the lease is lost. Then it is dropped where it awaits. Does
-    /// nothing by default.
+    /// Runs concurrently with the calls: consul-k8s' `Backgrounder`. It starts before the first list, and must end when
+    /// [`Context::stop`] is cancelled: [`test_run`] waits for it without a limit, a manager as long as its
+    /// [grace period](crate::Manager::with_grace_period), and not at all once the lease is lost. Then it is dropped at its next
+    /// await point. Does nothing by default.
     ///
     /// # Errors
     /// Any error ends the calls as well; the manager restarts both.

@@ -82,8 +82,8 @@ impl Lease {
     }
 
     /// Waits until this term is over.
-    pub(crate) async fn is_over(&mut self, mine: &LeaseTerm) {
-        self.until(|term| term != mine).await;
+    pub(crate) async fn until_over(&mut self, term: &LeaseTerm) {
+        self.until(|current| current != term).await;
     }
 
     async fn until(&mut self, is_reached: impl Fn(&LeaseTerm) -> bool) -> LeaseTerm {
@@ -148,10 +148,10 @@ mod tests {
         let (holder, mut lease) = Lease::manual();
         holder.grant();
         let first = lease.acquired().await;
-        assert!(timeout(Duration::from_secs(1), lease.is_over(&first)).await.is_err());
+        assert!(timeout(Duration::from_secs(1), lease.until_over(&first)).await.is_err());
         holder.revoke();
         holder.grant();
-        lease.is_over(&first).await;
+        lease.until_over(&first).await;
         assert_ne!(lease.acquired().await, first);
     }
 

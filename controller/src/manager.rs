@@ -45,7 +45,7 @@ pub use dependencies::{Cycle, Dependencies};
 use supervisor::Supervisor;
 
 /// How long work in progress and waiting keys may take when the manager is stopped.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Why a controller or a set of controllers is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -70,7 +70,7 @@ pub struct Manager {
     store: Arc<dyn Store>,
     lease: Lease,
     metrics: Option<WorkQueueMetrics>,
-    grace: Duration,
+    grace_period: Duration,
     registered: Vec<Registered>,
     queues: Queues,
 }
@@ -96,7 +96,7 @@ impl Manager {
             store,
             lease,
             metrics: None,
-            grace: STOP_GRACE,
+            grace_period: STOP_GRACE_PERIOD,
             registered: Vec::new(),
             queues: Queues::default(),
         }
@@ -112,8 +112,8 @@ impl Manager {
     /// Sets how long work in progress and waiting keys may take when the manager is stopped, before they are dropped. The default
     /// is 10 s. When the lease is lost they are dropped at once.
     #[must_use]
-    pub fn with_grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn with_grace_period(mut self, grace_period: Duration) -> Self {
+        self.grace_period = grace_period;
         self
     }
 
@@ -179,7 +179,7 @@ impl Manager {
                 lease,
                 metrics: self.metrics.clone(),
                 queues: Arc::clone(&self.queues),
-                grace: self.grace,
+                grace_period: self.grace_period,
                 stop: stop.clone(),
             };
             supervisors.spawn(reporter.report_while(supervisor.run()));

@@ -124,7 +124,7 @@ impl<T: Send + Sync + 'static> Mapper<T> {
     /// The keys for one state of an object.
     ///
     /// # Errors
-    /// Those of the mapper.
+    /// The errors of the mapper.
     pub fn map(&self, caches: &Caches, object: &Object<T>) -> Result<Vec<Key>, BoxError> {
         (self.map)(caches, object)
     }

@@ -188,7 +188,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
 
     /// How long the longest work in progress has taken so far.
     pub fn longest_run(&self) -> Duration {
-        self.shared.so_far().1
+        self.shared.total_and_longest().1
     }
 
     /// The next key, as soon as there is one; none when the queue has ended. Dropping the future loses nothing.
@@ -292,7 +292,7 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> WorkInProgress for Shared<K> {
-    fn so_far(&self) -> (Duration, Duration) {
+    fn total_and_longest(&self) -> (Duration, Duration) {
         let inner = self.inner.lock();
         let now = Instant::now();
         let so_far = inner.state.processing_since().map(|since| now - since);

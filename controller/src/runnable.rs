@@ -82,8 +82,8 @@ pub trait Run: Send {
         pending().boxed()
     }
 
-    /// Works until [`Setup::stop`] is cancelled. It is dropped where it awaits a second after the lease is lost, or when it
-    /// outlasts the grace of the manager.
+    /// Works until [`Setup::stop`] is cancelled. A second after the lease is lost, or at the end of the manager's
+    /// grace period, it is dropped at its next await point.
     ///
     /// # Errors
     /// When it cannot continue; then a new run is made.

@@ -70,7 +70,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
         let context = self.controller.context(self.setup.clone()).await?;
         for object in self.last.iter().flat_map(|last| last.cache().list()) {
             if context.cache().get(&object.key).is_none() {
-                context.tombstones().insert(&object);
+                context.deleted_objects().insert(&object);
             }
         }
         self.last = Some(context.clone());
@@ -80,7 +80,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
     /// Reconciles one key once. A panic is an error, as in a manager.
     ///
     /// # Errors
-    /// Those of the reconciler.
+    /// The errors of the reconciler.
     pub async fn reconcile(&mut self, key: &str) -> Result<Outcome, BoxError> {
         let context = self.context().await?;
         self.controller.reconcile_once(context, key.into()).await
@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> TestController<T> {
     /// The keys that the mapper of a watched type returns for one of its objects, which must be in the store.
     ///
     /// # Errors
-    /// Those of the mapper; when the type is not watched; when there is no such object.
+    /// The errors of the mapper; when the type is not watched; when there is no such object.
     pub async fn dry_run_mapper<U: Send + Sync + 'static>(
         &mut self,
         watched: &ResourceType<U>,

@@ -70,7 +70,7 @@ fn direct_routing_blocker(
         }
     }
     let is_mixed = |ipv4: bool| {
-        let local = here(&service.ports, ipv4);
+        let local = local_backends(&service.ports, ipv4);
         local.iter().any(|backend| backend.host_network) && local.iter().any(|backend| !backend.host_network)
     };
     (is_mixed(true) || is_mixed(false)).then_some(DirectRoutingBlocker::PodsAndNode)
@@ -82,7 +82,7 @@ fn routing_properties(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendSt
 }
 
 /// The backends of a family on this node; they take all traffic while there are any.
-fn here(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
+fn local_backends(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
     let of_family = |backend: &&Backend| backend.address.is_ipv4() == ipv4;
     ports.iter().flat_map(ServicePort::local_backends).filter(of_family).collect()
 }

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn service_has_the_families_of_its_addresses_or_both_with_node_ports() {
+    fn families_are_those_of_addresses_or_both_with_node_ports() {
         let of = |cluster_ips: &[&str], external_ips: &[&str], node_port: Option<u16>, backends: &[&str]| {
             let addresses =
                 |ips: &[&str]| -> Addresses { ips.iter().map(|ip| ip.parse().unwrap()).collect() };

@@ -40,7 +40,7 @@ impl fmt::Display for Protocol {
 
 /// A text that is not a protocol of services.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no service has the protocol {0:?}; known are tcp, udp and sctp")]
+#[error("unknown protocol {0:?}; valid protocols: tcp, udp, sctp")]
 pub struct UnknownProtocol(String);
 
 impl FromStr for Protocol {

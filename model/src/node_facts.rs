@@ -70,7 +70,7 @@ impl NodeFacts {
     }
 
     /// True if the address is this node's own. Source: the kernel's `fib saddr type local`.
-    pub fn is_own(&self, address: IpAddr) -> bool {
+    pub fn is_local_address(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.node_ips.contains(&address) || self.local_ips.contains(&address)
     }
 }

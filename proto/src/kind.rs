@@ -94,7 +94,7 @@ impl fmt::Display for Kind {
 
 /// A word that is not the name of a resource type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("unknown resource type {word:?}; known are {}", Kind::ALL.map(Kind::keyword).join(", "))]
+#[error("unknown resource type {word:?}; valid types: {}", Kind::ALL.map(Kind::keyword).join(", "))]
 pub struct UnknownKind {
     /// The word as given.
     pub word: String,

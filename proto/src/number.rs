@@ -29,19 +29,19 @@ where
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(WANTED)
+        f.write_str(EXPECTED)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        T::deserialize(number.into_deserializer()).map_err(|_: E| not_wanted())
+        T::deserialize(number.into_deserializer()).map_err(|_: E| wrong_type())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        T::deserialize(number.into_deserializer()).map_err(|_: E| not_wanted())
+        T::deserialize(number.into_deserializer()).map_err(|_: E| wrong_type())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        T::deserialize(number.into_deserializer()).map_err(|_: E| not_wanted())
+        T::deserialize(number.into_deserializer()).map_err(|_: E| wrong_type())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
@@ -49,10 +49,10 @@ where
     }
 }
 
-const WANTED: &str = "a whole number in the range of this field";
+const EXPECTED: &str = "a whole number in the range of this field";
 
-fn not_wanted<E: Error>() -> E {
-    E::custom(format_args!("not {WANTED}"))
+fn wrong_type<E: Error>() -> E {
+    E::custom(format_args!("not {EXPECTED}"))
 }
 
 #[cfg(test)]

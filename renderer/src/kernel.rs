@@ -14,34 +14,34 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// Opens a new netfilter netlink socket.
     ///
     /// # Errors
-    /// Those of the system; `EPROTONOSUPPORT` where the kernel has no netfilter.
+    /// The error of the system call; `EPROTONOSUPPORT` where the kernel has no netfilter.
     fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>>;
 
     /// Joins netfilter multicast groups. Changes by the socket with the port `own` are not delivered.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)>;
 
     /// A setting by its path below `/proc/sys`, without the end of its line.
     ///
     /// # Errors
-    /// Those of the system, such as for a setting that does not exist.
+    /// The error of the system call, such as for a setting that does not exist.
     fn setting(&self, path: &str) -> io::Result<String>;
 
     /// Changes a setting by its path below `/proc/sys`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn set_setting(&self, path: &str, value: &str) -> io::Result<()>;
 
     /// The names in a folder of settings.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn settings(&self, folder: &str) -> io::Result<Vec<String>>;
 
-    /// Has a task done beside the renderer.
+    /// Starts a task on another thread.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -69,13 +69,13 @@ pub trait NetfilterSocket: fmt::Debug + Send {
     /// Sends a request.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
 
     /// Waits for a piece of an answer.
     ///
     /// # Errors
-    /// Those of the system; `ENOBUFS` where answers were lost.
+    /// The error of the system call; `ENOBUFS` where answers were lost.
     fn receive(&mut self) -> io::Result<Vec<u8>>;
 
     /// Throws away what has arrived, without waiting.
@@ -111,20 +111,20 @@ pub trait Membership: fmt::Debug + Send {
     /// Leaves the groups for a while.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn leave(&self) -> io::Result<()>;
 
     /// Comes back.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system call.
     fn rejoin(&self) -> io::Result<()>;
 
     /// Reports to the listener that notifications were missed.
     fn report_missed(&self);
 }
 
-/// Work beside the renderer, on another thread. Requested through its own channels.
+/// Work on another thread than the renderer's, requested through its own channels.
 pub trait BackgroundTask: Send {
     /// Works, and waits for requests, until all senders are dropped.
     fn run(self: Box<Self>);

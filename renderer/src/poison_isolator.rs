@@ -159,10 +159,10 @@ impl<R: Renderer> PoisonIsolator<R> {
         error: RenderError,
     ) -> Result<Report, RenderError> {
         let mut report = self.inner.resync(active)?;
-        let besides = ChangeSet { services: Services::new(), ..changes.clone() };
-        if !besides.is_empty() {
-            add(&mut report, self.inner.update(&besides)?);
-            active.apply(&besides);
+        let other_changes = ChangeSet { services: Services::new(), ..changes.clone() };
+        if !other_changes.is_empty() {
+            add(&mut report, self.inner.update(&other_changes)?);
+            active.apply(&other_changes);
         }
         let mut failures = 0;
         let mut parts = vec![(changes.services.clone(), false)];

@@ -99,21 +99,21 @@ pub struct Confirmation {
 }
 
 impl Confirmation {
-    /// The number of comparisons, with a pause between them, that confirm drift while nothing else changes.
-    pub const COMPARISONS: usize = 3;
-    /// How many comparisons amid changes are worth one while nothing changes: a value that alternates between a few states can be
-    /// read in the same state several times.
-    const COMPARISONS_AMID_CHANGES: usize = 5;
+    /// The number of comparisons, with a pause between them, that confirm drift if nothing is programmed meanwhile.
+    pub const REQUIRED_COMPARISONS: usize = 3;
+    /// The weight of a comparison during which nothing was programmed; others have the weight 1, since a value that alternates
+    /// between a few states can be read in the same state several times.
+    const WEIGHT_WITHOUT_CHANGES: usize = 5;
 
     /// Adds the result of one comparison, and whether something was programmed while the kernel was read. None if another one is
     /// needed; else the differences found by all of them.
-    pub fn add(&mut self, found: BTreeSet<Drift>, amid_changes: bool) -> Option<BTreeSet<Drift>> {
+    pub fn add(&mut self, found: BTreeSet<Drift>, during_changes: bool) -> Option<BTreeSet<Drift>> {
         let candidates = match self.candidates.take() {
             None => found,
             Some(candidates) => candidates.intersection(&found).cloned().collect(),
         };
-        self.weight += if amid_changes { 1 } else { Self::COMPARISONS_AMID_CHANGES };
-        if candidates.is_empty() || self.weight >= Self::COMPARISONS * Self::COMPARISONS_AMID_CHANGES {
+        self.weight += if during_changes { 1 } else { Self::WEIGHT_WITHOUT_CHANGES };
+        if candidates.is_empty() || self.weight >= Self::REQUIRED_COMPARISONS * Self::WEIGHT_WITHOUT_CHANGES {
             return Some(candidates);
         }
         self.candidates = Some(candidates);
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(confirmation.add(found(&["a", "b"]), false), None);
         assert_eq!(confirmation.add(found(&["b", "c"]), false), None);
         assert_eq!(confirmation.add(found(&["b", "d"]), false), Some(found(&["b"])));
-        let mut amid_changes = Confirmation::default();
-        let results = (0..15).map(|_| amid_changes.add(found(&["a"]), true)).collect::<Vec<_>>();
+        let mut during_changes = Confirmation::default();
+        let results = (0..15).map(|_| during_changes.add(found(&["a"]), true)).collect::<Vec<_>>();
         assert!(results[..14].iter().all(Option::is_none), "it may be in this state by chance");
         assert_eq!(results[14], Some(found(&["a"])));
         let mut passing = Confirmation::default();

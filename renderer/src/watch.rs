@@ -12,7 +12,7 @@ pub trait Watch: Send {
     /// When nothing can be watched any more. Then a new watch must be started, followed by a resync.
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError>;
 
-    /// The same without waiting: pending if no change has been received yet.
+    /// The next foreign change without waiting: pending if none has been received yet.
     ///
     /// # Errors
     /// As [`Self::next`].

@@ -45,7 +45,7 @@ pub struct Cluster {
     node_ipv6: u16,
 }
 
-/// The node port of a service, if it has one that clients outside may use with any endpoints (policy Cluster).
+/// The node port of a service, if it has one that external clients may use with any endpoints (policy Cluster).
 pub fn node_port(service: u16) -> Option<u16> {
     (service % 4 == 1).then_some(30_000 + service)
 }

@@ -194,7 +194,7 @@ fn check_events(
         records.iter().copied().filter(|record| kinds.contains(&record.kind)).collect();
     for (event, record) in expected.iter().rev().zip(recorded.iter().rev()) {
         let has_revision = event.revision.is_none_or(|revision| record.revision == revision);
-        if event.kind != record.kind || !has_revision || record.since < event.at {
+        if event.kind != record.kind || !has_revision || record.start_instant < event.at {
             return Err(format!("the history has {record:#?}, expected {event:?}"));
         }
     }

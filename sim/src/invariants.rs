@@ -40,7 +40,7 @@ pub const MIN_MASS_DELETION: usize = 10;
 
 /// Everything that the agent reports, except times.
 #[derive(Debug, PartialEq)]
-pub struct Observed {
+pub struct ObservedState {
     /// By name, for the description of a difference.
     parts: BTreeMap<&'static str, String>,
     /// The saved entries.
@@ -49,7 +49,7 @@ pub struct Observed {
     drift: BTreeSet<String>,
 }
 
-impl Observed {
+impl ObservedState {
     /// Collects the reports of an agent at rest.
     pub(crate) fn of(
         core: &Core,
@@ -66,7 +66,7 @@ impl Observed {
             .collect();
         let (status, health) = (core.status(), core.proxy_health());
         let mirror = status.mirror.map(|mirror| (mirror.revision, mirror.error));
-        let renderers: Vec<_> = core.renderers(now).into_iter().map(of_state).collect();
+        let renderers: Vec<_> = core.renderers(now).into_iter().map(without_times).collect();
         let Receivers { health_checks, metrics } = receivers;
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
@@ -129,7 +129,7 @@ impl Observed {
 }
 
 /// The fields that depend only on the state.
-fn of_state(renderer: RendererView) -> impl std::fmt::Debug {
+fn without_times(renderer: RendererView) -> impl std::fmt::Debug {
     let RendererView { name, state, ready, applied_revision, pending, pending_services, .. } = renderer;
     let RendererView { failures, watched, damped, .. } = renderer;
     (name, state, ready, applied_revision, pending, pending_services, failures, watched, damped)
@@ -151,7 +151,7 @@ pub(crate) fn observe_fresh_start(
     store: &ModelStore,
     addresses: &LocalAddresses,
     attached: &BTreeMap<PodId, InterfaceName>,
-) -> Result<Observed, String> {
+) -> Result<ObservedState, String> {
     let base = Instant::now();
     let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
     let mut core = Core::new(config::core(addresses, attached), now);
@@ -191,7 +191,7 @@ pub(crate) fn observe_fresh_start(
     if disk.entries() != *store.entries() {
         return Err("a fresh start does not save the stored entries".to_owned());
     }
-    Ok(Observed::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
+    Ok(ObservedState::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
 }
 
 /// The agent must never wait for an answer that the kernel does not send.

@@ -14,7 +14,7 @@ use contiv_model::{InterfaceName, PodId};
 use rand::{RngExt as _, rngs::SmallRng};
 
 /// The time limit of a request.
-const LIMIT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Attached = BTreeMap<PodId, InterfaceName>;
 
@@ -53,7 +53,7 @@ impl PodCallers {
         let pod = PodId::new("default", format!("p{number}"));
         let interface = InterfaceName::new(format!("veth{number}{}", rng.random_range(0..2)));
         if rng.random() {
-            let at = now + LIMIT.mul_f64(rng.random_range(0.0..1.2));
+            let at = now + REQUEST_TIMEOUT.mul_f64(rng.random_range(0.0..1.2));
             self.repeat = Some((at, pod.clone(), interface.clone()));
         }
         self.add_pod(pod, interface, now)
@@ -79,13 +79,13 @@ impl PodCallers {
 
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, now: Duration) -> Input {
         let request = self.ask(pod.clone(), Some(interface.clone()), now);
-        Input::AddPod { pod, interface, wait: Some((LIMIT, request)) }
+        Input::AddPod { pod, interface, wait: Some((REQUEST_TIMEOUT, request)) }
     }
 
     fn ask(&mut self, pod: PodId, interface: Option<InterfaceName>, now: Duration) -> RequestId {
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        self.waiting.insert(request, Waiting { pod, interface, until: now + LIMIT });
+        self.waiting.insert(request, Waiting { pod, interface, until: now + REQUEST_TIMEOUT });
         request
     }
 

@@ -9,7 +9,7 @@ use rand::{RngExt as _, rngs::SmallRng};
 use crate::cluster::Write;
 
 /// The maximum number of entries in a page.
-const PAGE: usize = 8;
+const MAX_PAGE_SIZE: usize = 8;
 
 /// The entries of a store, and the log of changes.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct Backup {
 }
 
 impl Default for ModelStore {
-    /// An empty one.
+    /// An empty store.
     fn default() -> Self {
         Self { revision: 1, entries: BTreeMap::new(), log: VecDeque::new(), compacted: 1, epoch: 0 }
     }
@@ -156,7 +156,7 @@ impl ModelFeed {
             State::NeedsList => {
                 let all: Vec<Entry> = store.entries.values().cloned().collect();
                 let mut pages: VecDeque<Vec<Entry>> =
-                    all.chunks(rng.random_range(1..=PAGE)).map(<[Entry]>::to_vec).collect();
+                    all.chunks(rng.random_range(1..=MAX_PAGE_SIZE)).map(<[Entry]>::to_vec).collect();
                 if rng.random() {
                     pages.make_contiguous().reverse();
                 }

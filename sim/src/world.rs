@@ -33,7 +33,7 @@ use crate::{
     disk::ModelDisk,
     faults::{self, Fault},
     history::ExpectedHistory,
-    invariants::{self, Observed},
+    invariants::{self, ObservedState},
     kernel::{Errno, Fault as KernelFault, ModelKernel},
     local_addresses::LocalAddresses,
     metrics::Scrape,
@@ -868,7 +868,7 @@ impl World {
         let now = self.base + self.clock;
         let agent = self.agent.as_mut().ok_or("the agent does not run")?;
         let saved = self.disk.entries();
-        let observed = Observed::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
+        let observed = ObservedState::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
         observed.compare(&invariants::observe_fresh_start(
             &self.store,
             &self.addresses,

@@ -196,7 +196,7 @@ fn random_choice_is_by_weight_at_every_size() {
 
 /// The shares of slots are those of rendezvous hashing: right on average only. Within them clients spread evenly.
 #[test]
-fn choice_by_client_follows_slots_and_moves_only_the_share_of_a_backend() {
+fn removed_backend_moves_only_its_own_clients() {
     let mut connections = 0;
     let mut known: BTreeMap<Ipv4Addr, u8> = BTreeMap::new();
     grow_and_shrink(Balance::ClientAddress, |service, _, step, random| {

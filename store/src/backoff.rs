@@ -41,11 +41,11 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    const FIRST: Duration = Duration::from_millis(50);
-    const MAX: Duration = Duration::from_secs(5);
+    const FIRST_DELAY: Duration = Duration::from_millis(50);
+    const MAX_DELAY: Duration = Duration::from_secs(5);
 
     fn pauses(random: f64) -> Vec<u128> {
-        let mut backoff = Backoff::new(FIRST, MAX);
+        let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
         (0..9).map(|_| backoff.next(random).as_millis()).collect()
     }
 
@@ -65,17 +65,17 @@ mod tests {
 
     #[test]
     fn reset_starts_over() {
-        let mut backoff = Backoff::new(FIRST, MAX);
+        let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
         backoff.next(1.0);
         backoff.next(1.0);
         assert_eq!(backoff.failures(), 2);
         backoff.reset();
-        assert_eq!((backoff.failures(), backoff.next(1.0)), (0, FIRST));
+        assert_eq!((backoff.failures(), backoff.next(1.0)), (0, FIRST_DELAY));
     }
 
     #[test]
     fn thousand_failures_do_not_overflow() {
-        let mut backoff = Backoff::new(FIRST, Duration::MAX);
+        let mut backoff = Backoff::new(FIRST_DELAY, Duration::MAX);
         for _ in 0..1000 {
             backoff.next(0.0);
         }

@@ -76,12 +76,12 @@ pub struct Delivery {
 }
 
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
-const CAPACITY: usize = 64;
+const EVENT_CAPACITY: usize = 64;
 /// How many bytes of changes may wait, unless it is a single batch.
 const CAPACITY_BYTES: usize = 16 << 20;
 
 /// How many pages of a list may wait for the feed.
-const PAGES: usize = 2;
+const PAGE_CAPACITY: usize = 2;
 
 /// Lists and watches one prefix of a store, in its own task, until its receiver is dropped.
 pub struct Feed {
@@ -161,7 +161,7 @@ impl Feed {
         prefix: String,
         is_paged: bool,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        let (events, receiver) = mpsc::channel(CAPACITY);
+        let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let backoff = store.backoff();
@@ -216,7 +216,7 @@ impl Feed {
         let mut watch = self.unless_stopped(store.resume_watch(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
         if self.outage.is_some() || self.is_renewing {
-            self.has_answered();
+            self.end_outage();
             self.send(FeedEvent::Up).await?;
         }
         let error = loop {
@@ -250,7 +250,7 @@ impl Feed {
             let snapshot = listed?;
             debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
             let position = Position::of(&snapshot);
-            self.has_answered();
+            self.end_outage();
             self.problems.clone_from(&snapshot.problems);
             self.send(FeedEvent::Snapshot(snapshot)).await?;
             position
@@ -260,7 +260,7 @@ impl Feed {
     }
 
     async fn list_pages(&mut self, store: &dyn Store) -> Result<Position, Stop> {
-        let (sender, mut pages) = mpsc::channel(PAGES);
+        let (sender, mut pages) = mpsc::channel(PAGE_CAPACITY);
         let (prefix, sender) = (self.prefix.clone(), PageSender(sender));
         let mut list = store.list_pages(&prefix, &sender);
         let mut position = ListPosition::default();
@@ -276,7 +276,7 @@ impl Feed {
             self.pass_page_on(page, &mut position).await?;
         }
         debug!(revision, "listed the store");
-        self.has_answered();
+        self.end_outage();
         self.problems.clone_from(&problems);
         self.send(FeedEvent::List(ListPart::Complete { revision, problems })).await?;
         Ok(position.finish(revision))
@@ -295,7 +295,7 @@ impl Feed {
         }
     }
 
-    fn has_answered(&mut self) {
+    fn end_outage(&mut self) {
         (self.outage, self.is_renewing) = (None, false);
     }
 

@@ -76,7 +76,7 @@ struct Inner {
 }
 
 /// How often a list is tried. Its versions may expire between two pages; the last attempt has no pages.
-const ATTEMPTS: usize = 4;
+const MAX_LIST_ATTEMPTS: usize = 4;
 /// The pauses between attempts to follow an API server, as in client-go: when it stops or starts again, the nodes of the cluster
 /// come back within these times and not at one moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -138,7 +138,7 @@ impl KubeStore {
         entries: &mut Entries<'_>,
     ) -> Result<i64, StoreError> {
         let reached = self.inner.progress.reached();
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_LIST_ATTEMPTS {
             entries.begin().await;
             match self.list_types(client, prefix, attempt, &reached, entries).await {
                 Ok(versions) => {
@@ -164,13 +164,13 @@ impl KubeStore {
         entries: &mut Entries<'_>,
     ) -> Result<Versions, Failure> {
         let mut versions = Versions::new();
-        for resource in self.inner.resources.iter().filter(|resource| resource.meets(prefix)) {
+        for resource in self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix)) {
             let origin = match attempt {
                 1 if self.inner.is_cached => {
                     let oldest = reached.get(&resource.kind).map(String::as_str);
                     Origin::Cache { oldest: oldest.filter(|version| !version.is_empty()) }
                 }
-                ATTEMPTS => Origin::NewestWhole,
+                MAX_LIST_ATTEMPTS => Origin::NewestWhole,
                 _ => Origin::Newest,
             };
             versions.insert(resource.kind, self.list_type(client, prefix, resource, origin, entries).await?);
@@ -218,12 +218,12 @@ impl KubeStore {
         let revision = position.revision();
         let versions = self.inner.progress.versions(prefix, revision)?;
         let is_just_listed = self.inner.progress.is_just_listed(prefix, revision);
-        let mut resources = self.inner.resources.iter().filter(|resource| resource.meets(prefix));
+        let mut resources = self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix));
         let open = async |resource: &Resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
             let (client, resource) = (client.clone(), resource.clone());
             if resource.is_optional() && version.is_empty() {
-                return Ok(optional::look_for(client, resource, revision).boxed());
+                return Ok(optional::wait_for_type(client, resource, revision).boxed());
             }
             let watch = Watch::open(client, resource, version, revision, is_just_listed).await?;
             Ok(watch.into_stream().boxed())

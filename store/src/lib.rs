@@ -34,7 +34,7 @@ pub use open::{NodeScope, open, open_for_node};
 pub use page::PageSender;
 pub use position::{Position, WrittenKey};
 pub use store::{
-    Condition, Fill, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
-    WatchEvent, WatchStream, commit_in_chunks,
+    Condition, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
+    TransactionSize, WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::StoreUrl;

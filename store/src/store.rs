@@ -209,8 +209,8 @@ pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> 
     let mut revision = 0;
     let mut rest = operations;
     while !rest.is_empty() {
-        let mut fill = Fill::default();
-        let fitting = rest.iter().take_while(|operation| fill.take(operation.size())).count();
+        let mut size = TransactionSize::default();
+        let fitting = rest.iter().take_while(|operation| size.try_add(operation.size())).count();
         let later = rest.split_off(fitting);
         revision = store.commit(rest).await?;
         rest = later;
@@ -218,17 +218,17 @@ pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> 
     Ok(revision)
 }
 
-/// How full a transaction is.
+/// The number of operations of a transaction, and their size.
 #[derive(Debug, Default)]
-pub struct Fill {
+pub struct TransactionSize {
     operations: usize,
     bytes: usize,
 }
 
-impl Fill {
+impl TransactionSize {
     /// Adds one more operation, with this many bytes of value. False if it must go into the next transaction because of
     /// [`TRANSACTION_LIMIT`] or [`TRANSACTION_BYTES`]; the first always fits.
-    pub const fn take(&mut self, bytes: usize) -> bool {
+    pub const fn try_add(&mut self, bytes: usize) -> bool {
         let is_full = self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;
         if is_full && self.operations > 0 {
             return false;

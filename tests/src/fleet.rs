@@ -22,7 +22,7 @@ const LISTEN: &str = "127.0.0.1:9998";
 const LEASE: [&str; 3] =
     ["--lease-duration=3s", "--lease-renew-deadline=1500ms", "--lease-retry-period=300ms"];
 /// How long changes continue between two interruptions.
-const PHASE: Duration = Duration::from_secs(2);
+const PHASE_DURATION: Duration = Duration::from_secs(2);
 
 /// One instance. Its identity is the name of its namespace.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<'lab> Instance<'lab> {
         self.home.exec_with_input(&["nft", "-f", "-"], drop_all).map(drop)
     }
 
-    fn mend(&self) -> Result<()> {
+    fn reconnect(&self) -> Result<()> {
         self.home.exec(&["nft", "delete", "table", "inet", "cut"]).map(drop)
     }
 }
@@ -115,24 +115,24 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
         found.ok_or_else(|| LabError::Unexpected(format!("there is no instance {holder}")))
     };
     let killed = next_holder(etcd, "")?;
-    thread::sleep(PHASE);
+    thread::sleep(PHASE_DURATION);
     let index = find(fleet, &killed)?;
     let frozen = fleet[index].kill(etcd)?;
-    thread::sleep(PHASE);
+    thread::sleep(PHASE_DURATION);
 
     let index = find(fleet, &frozen)?;
     fleet[index].process.signal(Signal::SIGSTOP)?;
     next_holder(etcd, &frozen)?;
-    thread::sleep(PHASE);
+    thread::sleep(PHASE_DURATION);
     fleet[index].process.signal(Signal::SIGCONT)?;
-    thread::sleep(PHASE);
+    thread::sleep(PHASE_DURATION);
 
     let cut_off = next_holder(etcd, "")?;
     let index = find(fleet, &cut_off)?;
     fleet[index].cut()?;
     next_holder(etcd, &cut_off)?;
-    thread::sleep(PHASE);
-    fleet[index].mend()?;
+    thread::sleep(PHASE_DURATION);
+    fleet[index].reconnect()?;
     // The instance's state is outdated, and this must not show.
     let mut holder = next_holder(etcd, "")?;
     for _ in 0..fleet.len() {
@@ -142,6 +142,6 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
         let index = find(fleet, &holder)?;
         holder = fleet[index].kill(etcd)?;
     }
-    thread::sleep(PHASE);
+    thread::sleep(PHASE_DURATION);
     Ok(())
 }

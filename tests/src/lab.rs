@@ -1,4 +1,4 @@
-//! A lab of network namespaces: this node with two pods, a second node with two more, and a client outside.
+//! A lab of network namespaces: this node with two pods, a second node with two more, and an external client.
 //!
 //! ```text
 //!    pod1  pod2                 pod3  pod4

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use contiv_proto::{Key, Kind, Object};
 use contiv_store::{
-    Condition, Entry, Fill, Operation, Store, StoreError, Transaction, manifest::ManifestObject,
+    Condition, Entry, Operation, Store, StoreError, Transaction, TransactionSize, manifest::ManifestObject,
 };
 use jiff::Timestamp;
 
@@ -87,9 +87,9 @@ async fn apply(
             without_status.push(title(key));
         }
         let size = write.put.as_ref().map_or(0, Operation::size);
-        if !chunk.fill.take(size) {
+        if !chunk.size.try_add(size) {
             std::mem::take(&mut chunk).apply(store, &progress, total, terminal).await?;
-            chunk.fill.take(size);
+            chunk.size.try_add(size);
         }
         chunk.objects.push(object);
         chunk.writes.push(write);
@@ -111,7 +111,7 @@ struct Chunk {
     objects: Vec<ManifestObject>,
     /// One for each object.
     writes: Vec<PlannedWrite>,
-    fill: Fill,
+    size: TransactionSize,
 }
 
 impl Chunk {
@@ -312,7 +312,7 @@ mod tests {
         let key = object.key.clone();
         let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
         let writes = vec![PlannedWrite::new(&object, &stored).unwrap()];
-        let chunk = Chunk { objects: vec![object], writes, fill: Fill::default() };
+        let chunk = Chunk { objects: vec![object], writes, size: TransactionSize::default() };
         let result = chunk.write(&store).await.map_err(|error| error.to_string());
         let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
         (result, Object::decode(&key, &stored[&key.to_path()].value).unwrap())

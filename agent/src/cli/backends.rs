@@ -81,7 +81,7 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
         value["protocol"] = json!(port.protocol);
         let mut cells = first_cells();
         cells.extend(row(service, backend));
-        let wide = vec![yes(backend.in_topology), yes(backend.host_network)];
+        let wide = vec![yes_or_no(backend.in_topology), yes_or_no(backend.host_network)];
         Item { name: endpoint(backend), value, cells: (cells, wide) }
     };
     port.backends.iter().enumerate().map(item).collect()
@@ -93,13 +93,13 @@ fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
         BackendState::Ready => Cell::styled("ready", TextStyle::Good),
         BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
     };
-    [endpoint(backend).into(), state, yes(backend.local), backend.weight.to_string().into()]
+    [endpoint(backend).into(), state, yes_or_no(backend.local), backend.weight.to_string().into()]
 }
 
 fn endpoint(backend: &BackendView) -> String {
     SocketAddr::new(backend.address, backend.port).to_string()
 }
 
-fn yes(fact: bool) -> Cell {
+fn yes_or_no(fact: bool) -> Cell {
     if fact { "yes" } else { "no" }.into()
 }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::{agent_argument::DEFAULT_AGENT, http_client};
 use crate::environment::variable;
 
-/// How long a user waits after pressing a key.
-const LIMIT: Duration = Duration::from_secs(2);
+/// The time limit for a completion: a user waits no longer after pressing a key.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Services, as NAME in the namespace default and as NAMESPACE/NAME.
 pub(super) fn services(current: &OsStr) -> Vec<CompletionCandidate> {
@@ -60,7 +60,7 @@ fn known_services() -> Vec<ServiceId> {
     }
     let server = variable("CONTIV_AGENT").unwrap_or_else(|| DEFAULT_AGENT.into());
     let Ok(server) = server.to_string_lossy().parse() else { return Vec::new() };
-    let answer = http_client::get_within(&server, "/services", LIMIT);
+    let answer = http_client::get_within(&server, "/services", COMPLETION_TIMEOUT);
     let services: Option<Vec<Named>> = answer.ok().and_then(|text| serde_json::from_str(&text).ok());
     services.into_iter().flatten().map(|service| service.id).collect()
 }

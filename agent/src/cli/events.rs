@@ -24,12 +24,12 @@ use super::{
 };
 
 /// The polling interval with --watch.
-const INTERVAL: Duration = Duration::from_millis(500);
+const EVENTS_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Print the running agent's events, and how long each took to reach the kernel
 ///
-/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Beside each renderer
-/// is the time from when the agent took up the change until the kernel received its part. Exit codes: 0 success; 1 the agent
+/// TOOK is the agent's own work; WAITED, in the wide form, is how long the store's message waited for it. Next to each renderer
+/// is the time from when the agent began to handle the change until the kernel received its part. Exit codes: 0 success; 1 the agent
 /// does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "event")]
@@ -70,7 +70,7 @@ impl Events {
         let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
         let mut matcher = self.filter.matcher(&self.agent)?;
         let mut events: Vec<_> =
-            all.into_iter().filter(|(event, _)| self.is_meant(event, &matcher)).collect();
+            all.into_iter().filter(|(event, _)| self.is_selected(event, &matcher)).collect();
         if self.since.is_none() && self.is_narrow() {
             events.drain(..events.len().saturating_sub(self.last));
         }
@@ -83,7 +83,7 @@ impl Events {
         }
         loop {
             terminal.out.flush()?;
-            thread::sleep(INTERVAL);
+            thread::sleep(EVENTS_POLL_INTERVAL);
             let mut events = self.fetch(&format!("from={next}"))?;
             // An event is printed together with the results of renderers, so it waits for them.
             events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());
@@ -91,7 +91,7 @@ impl Events {
             if !events.is_empty() {
                 matcher = self.filter.matcher(&self.agent)?;
             }
-            events.retain(|(event, _)| self.is_meant(event, &matcher));
+            events.retain(|(event, _)| self.is_selected(event, &matcher));
             self.print(events, terminal)?;
         }
     }
@@ -125,7 +125,7 @@ impl Events {
         Some(ServiceId::new(namespace, name.name.as_str()))
     }
 
-    fn is_meant(&self, event: &EventView, matcher: &Matcher) -> bool {
+    fn is_selected(&self, event: &EventView, matcher: &Matcher) -> bool {
         match self.service() {
             Some(service) => event.services.contains(&service),
             None => !self.is_narrow() || event.services.iter().any(|service| matcher.matches(service)),

@@ -79,10 +79,10 @@ pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
     send_request(server, Method::GET, path, TIME_LIMIT)
 }
 
-/// The same with another timeout.
+/// [`get`] with another timeout.
 ///
 /// # Errors
-/// Those of [`get`].
+/// As [`get`].
 pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow::Result<String> {
     send_request(server, Method::GET, path, limit)
 }
@@ -90,7 +90,7 @@ pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow
 /// The body of the answer to a POST without a body.
 ///
 /// # Errors
-/// Those of [`get`].
+/// As [`get`].
 pub(super) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
     send_request(server, Method::POST, path, TIME_LIMIT)
 }

@@ -16,7 +16,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// That of the changes among these events; none if none has reached the kernel.
+    /// The latency of the changes among these events; none if none has reached the kernel.
     pub(super) fn of(events: &[EventView]) -> Option<Self> {
         let mut sent: Vec<f64> = events.iter().flat_map(EventView::latencies).collect();
         sent.sort_by(f64::total_cmp);

@@ -25,7 +25,7 @@ impl FromStr for Name {
             None => (None, text),
         };
         if name.is_empty() || name.contains('/') || namespace.as_ref().is_some_and(String::is_empty) {
-            return Err("it is named as NAME or as NAMESPACE/NAME".to_owned());
+            return Err("expected NAME or NAMESPACE/NAME".to_owned());
         }
         Ok(Self { namespace, name: name.to_owned() })
     }

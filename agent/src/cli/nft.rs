@@ -1,4 +1,4 @@
-//! The table as the program `nft` lists it, beside what contiv's own reader finds in the kernel.
+//! Compares the table as the program `nft` lists it with what contiv's own reader finds in the kernel.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -4,19 +4,19 @@
 const LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 /// How many services a note names.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// A line that names the first of these services, each with the proxy that its label names; empty if there are none.
 pub(super) fn note(left: &[(String, Option<String>)]) -> String {
     if left.is_empty() {
         return String::new();
     }
-    let names = left.iter().take(NAMED).map(|(service, proxy)| match proxy {
+    let names = left.iter().take(MAX_NAMED).map(|(service, proxy)| match proxy {
         Some(proxy) => format!("{service} ({proxy})"),
         None => format!("{service} (no label)"),
     });
     let names = names.collect::<Vec<_>>().join(", ");
-    let more = match left.len().saturating_sub(NAMED) {
+    let more = match left.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -46,7 +46,7 @@ pub(super) fn journal(unit: &str) -> CommandOutput {
     run("journalctl", &[&["--unit", unit, "--lines", JOURNAL_LINES], &form[..]].concat())
 }
 
-/// The same, with limits of the caller's choice.
+/// Runs a program with these limits of time and output.
 pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -119,7 +119,7 @@ fn collect(
         match output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(more) => bytes.extend(more),
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) => return Err(late(limits)),
+            Err(RecvTimeoutError::Timeout) => return Err(timeout_error(limits)),
         }
         if bytes.len() > limits.bytes {
             bytes.truncate(limits.bytes);
@@ -133,13 +133,13 @@ fn wait(child: &mut Child, limits: Limits, deadline: Instant) -> Result<ExitStat
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
             Ok(None) if Instant::now() < deadline => thread::sleep(EXIT_POLL),
-            Ok(None) => return Err(late(limits)),
+            Ok(None) => return Err(timeout_error(limits)),
             Err(error) => return Err(error.to_string()),
         }
     }
 }
 
-fn late(limits: Limits) -> String {
+fn timeout_error(limits: Limits) -> String {
     format!("it does not end within {:?}", limits.time)
 }
 

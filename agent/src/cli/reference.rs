@@ -137,7 +137,7 @@ fn metrics() -> String {
             continue;
         }
         let suffix = if kind == "counter" { "_total" } else { "" };
-        // Writing to text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(page, "| `{name}{suffix}{labels}` | {kind} | {what} |");
     }
     page.push_str(
@@ -198,7 +198,7 @@ fn keys<T: Args>(defaults: &str, page: &mut String) -> anyhow::Result<()> {
         let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         let help = help.replace('|', "\\|").replace('\n', " ");
-        // Writing to text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(page, "| `{key}` | `{default}` | `{variable}` | {help} |");
     }
     Ok(())

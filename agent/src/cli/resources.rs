@@ -194,12 +194,12 @@ mod tests {
         for (line, expected) in [
             ("servcie", "did you mean service?"),
             ("endpointslcies", "did you mean endpointslice?"),
-            ("deployments", "known are"),
+            ("deployments", "valid types:"),
             ("svc web -A", "NAMESPACE/NAME"),
             ("svc web -l app=web", "either names or labels"),
             ("svc/web web", "write all like that"),
             ("no shop/n1", "name it as n1"),
-            ("svc a/b/c", "as NAME or as NAMESPACE/NAME"),
+            ("svc a/b/c", "expected NAME or NAMESPACE/NAME"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");

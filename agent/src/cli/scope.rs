@@ -85,7 +85,7 @@ impl Scope {
                 format!(" in namespace {}; -A looks in every one", self.namespace)
             };
             let which = if self.selector.is_some() { " with these labels" } else { "" };
-            // Writing to text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(missing, "no {noun}s{which} found{place}");
         }
         Ok(SelectedItems { items, missing })
@@ -125,7 +125,7 @@ impl Scope {
                 || format!("`contiv {}s -A` lists those there are", noun.replace(' ', "-")),
                 |meant| format!("did you mean {meant}?"),
             );
-            // Writing to text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(lines, "error: the agent has no {noun} {full_name}; {hint}");
         }
         lines

@@ -96,9 +96,9 @@ fn row(service: &ServiceView) -> Vec<Cell> {
 }
 
 /// The addresses of matching backends, each once for all its ports.
-fn addresses(service: &ServiceView, is_meant: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
+fn addresses(service: &ServiceView, is_selected: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
-    backends.filter(|backend| is_meant(backend)).map(|backend| backend.address).collect()
+    backends.filter(|backend| is_selected(backend)).map(|backend| backend.address).collect()
 }
 
 fn backends(service: &ServiceView) -> Cell {

@@ -42,7 +42,7 @@ impl StoreArgument {
             return run(url, &self.etcd, work);
         }
         let config =
-            Config::of_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
+            Config::from_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
         // Without a file the agent has its defaults, and so its default store.
         let config = config.unwrap_or_default();
         let access = self.etcd.over(&config.store, config.etcd_access());
@@ -60,7 +60,7 @@ pub(super) fn run<T>(
     run_with(url, etcd.access(url), work)
 }
 
-/// The same with this access, or the problems of it.
+/// [`run`] with this access to etcd, or its problems.
 pub(super) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,

@@ -69,8 +69,8 @@ pub(super) fn decode(entry: &Entry, request: &ResourceRequest) -> Result<Option<
         return Ok(None);
     }
     let object = Object::decode(&key, &entry.value).map_err(|error| format!("{key}: {error}"))?;
-    let is_meant = request.selector().is_none_or(|selector| selector.matches(&labels(&object)));
-    Ok(is_meant.then_some((key, object)))
+    let is_selected = request.selector().is_none_or(|selector| selector.matches(&labels(&object)));
+    Ok(is_selected.then_some((key, object)))
 }
 
 impl ResourceRequest {

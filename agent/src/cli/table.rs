@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::color::TextStyle;
 
 /// The space between columns, and if the line is too long.
-const GAP: usize = 3;
+const WIDE_GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 
 /// The order in which columns are cut if the line is too long, and their minimum width: lists first (but one address is shown),
@@ -20,7 +20,7 @@ fn rank(title: &str) -> (usize, usize) {
     }
 }
 
-/// The same if that is not enough: addresses last.
+/// The order in which further columns are cut if that is not enough: addresses last.
 fn last_resort(title: &str) -> (usize, usize) {
     match title {
         "PORT(S)" | "PORTS" | "TYPE" => (0, 6),
@@ -89,7 +89,7 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// The same without the header, if `hides_header`.
+    /// The table, without its header if `hides_header`.
     pub(super) fn without_header(self, hides_header: bool) -> Self {
         Self { hides_header, ..self }
     }
@@ -123,7 +123,7 @@ impl Table {
         let total =
             |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
         let limit = width.unwrap_or(usize::MAX);
-        let gap = if total(&widths, GAP) <= limit { GAP } else { NARROW_GAP };
+        let gap = if total(&widths, WIDE_GAP) <= limit { WIDE_GAP } else { NARROW_GAP };
         for rank in [rank, last_resort] {
             while total(&widths, gap) > limit && self.shrink(&mut widths, rank) {}
         }
@@ -153,7 +153,7 @@ fn text(rows: &[Vec<Cell>], Layout { widths, are_names, gap }: &Layout) -> Strin
         for ((cell, width), is_name) in row.iter().zip(widths).zip(are_names) {
             let shown = cut(&cell.text, *width, *is_name);
             if !shown.is_empty() {
-                // Writing to text does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(text, "{:padding$}{}", "", cell.style.paint(&shown));
                 padding = 0;
             }

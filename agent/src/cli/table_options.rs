@@ -45,7 +45,7 @@ impl FromStr for SortKey {
             text.trim_start_matches('.').split(['.', '[']).map(|step| step.trim_end_matches(']').to_owned());
         let steps: Vec<String> = steps.collect();
         if steps.iter().any(String::is_empty) {
-            return Err("a field is named as in .metadata.name or .spec.ports[0].port".to_owned());
+            return Err("expected a field such as .metadata.name or .spec.ports[0].port".to_owned());
         }
         Ok(Self::Field(steps))
     }
@@ -72,7 +72,7 @@ impl TableOptions {
                 let Some(position) = titles.iter().position(|known| known.to_lowercase() == *title) else {
                     let known = titles.join(", ").to_lowercase();
                     return Err(UsageError(format!(
-                        "--sort-by: there is no column {title:?}; known are {known}, and fields as in .metadata.name"
+                        "--sort-by: unknown column {title:?}; valid columns: {known}; a field such as .metadata.name is valid too"
                     )));
                 };
                 items.sort_by_cached_key(|item| SortValue::from(cells(item).swap_remove(position)));
@@ -175,7 +175,7 @@ mod tests {
                 ["a", "b", "c"].iter().zip(cells).map(|(name, ip)| json!({"name": name, "ip": ip})).collect();
             assert_eq!(sorted("cluster-ip", &items).unwrap(), expected, "{cells:?}");
         }
-        assert!(sorted("type", &items).unwrap_err().contains("known are name, cluster-ip"));
+        assert!(sorted("type", &items).unwrap_err().contains("valid columns: name, cluster-ip"));
         assert!(sorted("..", &items).is_err());
     }
 }

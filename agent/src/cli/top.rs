@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The events that latency is measured over.
-const EVENTS: usize = 500;
+const LATENCY_EVENTS: usize = 500;
 
 /// Show the current load: new connections of services, changes, and how fast they reach the kernel
 ///
@@ -121,7 +121,8 @@ impl Top {
     fn sample(&self) -> anyhow::Result<Sample> {
         let counters: CountersView = self.agent.get("/counters")?;
         let at = Timestamp::now();
-        let events: Vec<EventView> = self.agent.get(&format!("/controller/event-history?last={EVENTS}"))?;
+        let events: Vec<EventView> =
+            self.agent.get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
         let matcher = self.filter.matcher(&self.agent)?;
         let counted: Vec<_> =
             counters.services.into_iter().filter(|of| matcher.matches(&of.service)).collect();

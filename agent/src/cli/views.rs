@@ -81,7 +81,7 @@ impl StoredServiceView {
 /// The renderer that carries the connections of a service.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct AssignmentView {
-    /// Those to its addresses.
+    /// The renderer of connections to the addresses of the service.
     pub(super) addresses: String,
 }
 
@@ -295,7 +295,7 @@ pub(super) struct CountersView {
     pub(super) services: Vec<ConnectionsView>,
 }
 
-/// Those of one service.
+/// The connections of one service.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ConnectionsView {
     pub(super) service: ServiceId,

@@ -14,7 +14,7 @@ use console::Term;
 use super::{Outcome, Terminal, chain};
 
 /// The interval with --watch.
-const INTERVAL: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether to continue.
 #[derive(Debug, Clone, Copy, Args)]
@@ -69,7 +69,7 @@ impl WatchArgument {
             } else {
                 print_new_lines(&text, &mut shown, &mut terminal.out)?;
             }
-            thread::sleep(INTERVAL);
+            thread::sleep(REFRESH_INTERVAL);
             text = render()
                 .map_or_else(|error| format!("error: {}\n", chain(&error)), |frame| frame.err + &frame.out);
         }

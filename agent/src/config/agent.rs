@@ -172,7 +172,7 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub node_ports_on_loopback: bool,
 
-    /// Interfaces to the network outside, as in eth0,bond* [default: those with an address of this node, and physical ones]
+    /// Interfaces to the external network, as in eth0,bond* [default: those with an address of this node, and physical ones]
     #[arg(long, env = "CONTIV_EXTERNAL_INTERFACES", value_name = "NAME,…", value_delimiter = ',')]
     pub external_interfaces: Vec<InterfacePattern>,
 

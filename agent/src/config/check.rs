@@ -104,7 +104,7 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
-/// Those of `metrics-…`. Without `metrics-listen` the others are ignored.
+/// The problems of the settings `metrics-…`. Without `metrics-listen` the others are ignored.
 fn problems_of_metrics(config: &Config) -> Vec<String> {
     let Some(listen) = config.metrics_listen.0 else { return Vec::new() };
     let mut problems = Vec::new();
@@ -139,7 +139,7 @@ fn problems_of_cluster(config: &Config) -> Vec<String> {
     }
     if config.masquerade_egress && reads_own_node && config.non_masquerade_cidrs.is_empty() {
         problems.push(format!(
-            "masquerade-egress: the store {} has this node only, and the pods of others would count as outside; add nodes=all to \
+            "masquerade-egress: the store {} has this node only, and the pods of others would count as external; add nodes=all to \
              it, or name the ranges of the cluster in non-masquerade-cidrs",
             config.store
         ));

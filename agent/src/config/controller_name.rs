@@ -19,7 +19,7 @@ pub enum ControllerName {
 
 /// A name that no controller has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no controller {0:?}; known are {known}", known = list(ControllerName::ALL))]
+#[error("unknown controller {0:?}; valid controllers: {known}", known = list(ControllerName::ALL))]
 pub struct UnknownController(String);
 
 impl ControllerName {
@@ -36,7 +36,7 @@ impl ControllerName {
     }
 }
 
-/// Names for people.
+/// The names, separated by commas.
 pub(crate) fn list(names: impl IntoIterator<Item = ControllerName>) -> String {
     names.into_iter().map(ControllerName::as_str).collect::<Vec<_>>().join(", ")
 }

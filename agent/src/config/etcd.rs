@@ -41,7 +41,7 @@ impl EtcdFlags {
         self.over(store, access(store, [&PathBuf::new(); 4], ""))
     }
 
-    /// The same, with `configured` for everything that these flags do not set.
+    /// The access to this store, with `configured` for everything that these flags do not set.
     ///
     /// # Errors
     /// Contradictions, a line each.

@@ -77,6 +77,6 @@ fn unknown_key(key: &str, known: &[String]) -> String {
     let nearest = known.iter().min_by_key(|known| levenshtein(key, known));
     match nearest.filter(|known| levenshtein(key, known) <= known.len() / 2) {
         Some(nearest) => format!("unknown key {key:?}; did you mean {nearest:?}?"),
-        None => format!("unknown key {key:?}; known are {}", known.join(", ")),
+        None => format!("unknown key {key:?}; valid keys: {}", known.join(", ")),
     }
 }

@@ -18,7 +18,7 @@ impl<C: Args> ConfigFlags<C> {
         config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
     }
 
-    /// Those of the environment whose keys are wanted, overridden by the `given` ones of a command line, as in
+    /// The flags of the environment whose keys are wanted, overridden by the `given` ones of a command line, as in
     /// `--node-name=n1`.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ impl RendererName {
 
 /// A name that no renderer has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no renderer {0:?}; known are {known}", known = registry::NAMES.join(", "))]
+#[error("unknown renderer {0:?}; valid renderers: {known}", known = registry::NAMES.join(", "))]
 pub struct UnknownRenderer(String);
 
 impl FromStr for RendererName {

@@ -29,7 +29,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// When it cannot be read, or is invalid.
-    fn of_file(file: Option<&Path>) -> Result<Option<Self>, ConfigError> {
+    fn from_file(file: Option<&Path>) -> Result<Option<Self>, ConfigError> {
         file::read(file, Self::DEFAULT_FILE)
     }
 
@@ -39,12 +39,12 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// # Errors
     /// All problems of the file.
     fn read(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
-        let mut config = Self::of_file(file)?.unwrap_or_default();
+        let mut config = Self::from_file(file)?.unwrap_or_default();
         flags.update(&mut config)?;
         Ok(config)
     }
 
-    /// The same, completed and validated.
+    /// Completes and validates the settings.
     ///
     /// # Errors
     /// All problems.
@@ -57,7 +57,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// The effective configuration.
     ///
     /// # Errors
-    /// Those of [`Self::read`] and [`Self::finish`].
+    /// As [`Self::read`] and [`Self::finish`].
     fn load(file: Option<&Path>, flags: &ConfigFlags<Self>) -> Result<Self, ConfigError> {
         Self::read(file, flags)?.finish()
     }

@@ -210,7 +210,10 @@ fn unknown_keys_are_named_with_file_line_and_nearest_known_key() {
     let problems = problem("\nzzz = 1\nnode-nam = \"x\"\nlog_level = \"info\"\n", &[]);
     let lines: Vec<&str> = problems.lines().collect();
     assert_eq!(lines.len(), 3, "{problems}");
-    assert!(lines[0].contains("agent.toml:2: unknown key \"zzz\"; known are node-name, store"), "{problems}");
+    assert!(
+        lines[0].contains("agent.toml:2: unknown key \"zzz\"; valid keys: node-name, store"),
+        "{problems}"
+    );
     assert!(
         lines[1].ends_with("agent.toml:3: unknown key \"node-nam\"; did you mean \"node-name\"?"),
         "{problems}"
@@ -228,7 +231,7 @@ fn wrong_value_is_named_with_file_line_and_key() {
         ("store = \"zookeeper://a\"", "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH"),
         (
             "renderers = [\"nft\"]",
-            "agent.toml:1: renderers: there is no renderer \"nft\"; known are nftables",
+            "agent.toml:1: renderers: unknown renderer \"nft\"; valid renderers: nftables",
         ),
         ("node-ips = [\"10.0.0\"]", "agent.toml:1: node-ips: "),
         ("service-cidrs = [\"10.96.0.0/33\"]", "agent.toml:1: service-cidrs: "),
@@ -275,7 +278,7 @@ fn settings_out_of_range_are_refused_with_a_hint() {
         (
             "masquerade-egress = true\nstore = \"kube:\"",
             &[],
-            "masquerade-egress: the store kube: has this node only, and the pods of others would count as outside; add nodes=all",
+            "masquerade-egress: the store kube: has this node only, and the pods of others would count as external; add nodes=all",
         ),
         (
             "node-port-addresses = [\"cluster\"]\nstore = \"kube:\"",
@@ -321,7 +324,7 @@ fn file_that_is_named_must_be_there() {
 }
 
 #[test]
-fn configuration_of_another_version_is_read_as_far_as_it_is_known() {
+fn configuration_of_another_version_is_read_where_known() {
     let text = "node-name = \"n1\"\nrenderers = [\"flowtable\"]\nservice-proxy-name = \"contiv\"\nfuture = { a = 1 }\n";
     assert!(file::parse::<Config>("/config", text).is_err());
     let expected =

@@ -7,27 +7,27 @@ use contiv_controller::Manager;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{Report, Wiring};
+use super::{ControllerContext, Report};
 use crate::config::ControllerName;
 
-pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
-    let config = ConnectorConfig::load(&wiring.config.connector_file)?;
-    let metrics = ConnectorMetrics::register(wiring.metrics);
+pub(super) fn register(manager: &mut Manager, context: &mut ControllerContext<'_>) -> anyhow::Result<()> {
+    let config = ConnectorConfig::load(&context.config.connector_file)?;
+    let metrics = ConnectorMetrics::register(context.metrics);
     let (controller, sink) = contiv_connector::controller(config.parts(metrics.clone()))
-        .map_err(|error| anyhow::anyhow!("{}: {error}", wiring.config.connector_file.display()))?;
+        .map_err(|error| anyhow::anyhow!("{}: {error}", context.config.connector_file.display()))?;
     let status = controller.status();
     manager.register(controller)?;
     let names: Vec<String> = config.registries.iter().map(|registry| registry.name.clone()).collect();
-    let path = wiring.config.connector_file.clone();
+    let path = context.config.connector_file.clone();
     let mut active = config;
-    wiring.reloads.push(Box::new(move || reload(&path, &mut active, &sink)));
+    context.reloads.push(Box::new(move || reload(&path, &mut active, &sink)));
     let report = move || Report {
         has_synced: status.has_synced(),
         details: json!({
             "registries": names.iter().map(|name| registry(name, &metrics)).collect::<Vec<_>>(),
         }),
     };
-    wiring.reports.insert(ControllerName::Connector, Arc::new(report));
+    context.reports.insert(ControllerName::Connector, Arc::new(report));
     Ok(())
 }
 

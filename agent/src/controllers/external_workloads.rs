@@ -5,10 +5,10 @@ use std::sync::Arc;
 use contiv_controller::Manager;
 use serde_json::json;
 
-use super::{Report, Wiring};
+use super::{ControllerContext, Report};
 use crate::config::ControllerName;
 
-pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow::Result<()> {
+pub(super) fn register(manager: &mut Manager, context: &mut ControllerContext<'_>) -> anyhow::Result<()> {
     let controller = contiv_external_workloads::controller()?;
     let status = controller.status();
     manager.register(controller)?;
@@ -19,6 +19,6 @@ pub(super) fn register(manager: &mut Manager, wiring: &mut Wiring<'_>) -> anyhow
             "revision": status.last_sync_revision(),
         }),
     };
-    wiring.reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
+    context.reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
     Ok(())
 }

@@ -13,7 +13,8 @@ use crate::config::controller::ELECTION_KEY;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leadership {
     /// Whether this instance is the active one.
-    pub leads: bool,
+    #[serde(rename = "leads")]
+    pub is_leader: bool,
     /// The identity of the active instance; none if there is none, or it is unknown.
     pub holder: Option<String>,
     /// Whether the store was reached at least once.
@@ -48,7 +49,7 @@ impl Observer {
         let is_known = self.holder.has_synced();
         let holder = self.holder.view();
         Leadership {
-            leads: self.lease.is_held(),
+            is_leader: self.lease.is_held(),
             holder: holder.get(ELECTION_KEY).map(|holder| holder.value.clone()),
             is_known,
             store_down: holder.down().map(str::to_owned),

@@ -2,14 +2,14 @@
 
 use contiv_controller::Manager;
 
-use super::{Wiring, connector, external_workloads, reflector};
+use super::{ControllerContext, connector, external_workloads, reflector};
 use crate::config::ControllerName;
 
 /// Adds a controller to the manager, and its report. Called once, within the tokio runtime, before anything runs. It should
 /// start nothing itself: further work of a controller belongs into its [background
 /// task](contiv_controller::ControllerBuilder::with_background) or a [runnable](contiv_controller::Runnable), which run only on the
 /// active instance.
-pub type Register = fn(&mut Manager, &mut Wiring<'_>) -> anyhow::Result<()>;
+pub type Register = fn(&mut Manager, &mut ControllerContext<'_>) -> anyhow::Result<()>;
 
 /// The function that adds a controller.
 pub(crate) const fn register(name: ControllerName) -> Register {

@@ -19,7 +19,7 @@ pub use server::{HealthCheckServer, HealthCheckView, ListenerView};
 pub type HealthCheckQuestions = mpsc::Sender<oneshot::Sender<Vec<HealthCheckView>>>;
 
 /// How many requests may be queued.
-const QUESTIONS: usize = 16;
+const QUEUE_CAPACITY: usize = 16;
 
 /// The channel by which the node core publishes its health.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct HealthOutputs {
 pub fn channels() -> (HealthOutputs, HealthCheckServer, HealthCheckQuestions, watch::Receiver<ProxyHealth>) {
     let (proxy, health) = watch::channel(ProxyHealth::starting());
     let (updates, receiver) = mpsc::unbounded_channel();
-    let (questions, asked) = mpsc::channel(QUESTIONS);
+    let (questions, asked) = mpsc::channel(QUEUE_CAPACITY);
     let server = HealthCheckServer::new(receiver, asked, health.clone());
     (HealthOutputs { proxy, updates }, server, questions, health)
 }

@@ -42,13 +42,13 @@ impl Api {
         Self { requests, metrics, health_checks, log_level, counters, configuration, has_interface }
     }
 
-    /// The same, which attaches pods only by interfaces that `has_interface` knows.
+    /// Attaches pods only by interfaces that `has_interface` knows.
     #[must_use]
     pub fn with_interfaces(self, has_interface: fn(&str) -> bool) -> Self {
         Self { has_interface, ..self }
     }
 
-    /// The same, with the effective configuration as a file.
+    /// Serves this file as the effective configuration.
     #[must_use]
     pub fn with_configuration(self, toml: String) -> Self {
         Self { configuration: toml.into(), ..self }

@@ -26,7 +26,7 @@ const REVIEWED_FOR: Duration = Duration::from_secs(10);
 /// How long the API server may take. Prometheus waits 10 s by default.
 const REVIEW_LIMIT: Duration = Duration::from_secs(5);
 /// How many tokens are remembered: more than there are scrapers.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_TOKENS: usize = 64;
 /// The path that the owner of a token must be allowed to read.
 const PATH: &str = "/metrics";
 
@@ -47,7 +47,7 @@ struct Reviews {
 
 /// Why a request may not scrape.
 #[derive(Debug, Error)]
-enum Denied {
+enum ScrapeError {
     #[error("a scrape needs the header Authorization with a bearer token that is known here")]
     Unknown,
     #[error(
@@ -69,11 +69,11 @@ impl ScrapeGuard {
         self.tokens.is_some() || self.reviews.is_some()
     }
 
-    async fn check(&self, headers: &HeaderMap) -> Result<(), Denied> {
+    async fn check(&self, headers: &HeaderMap) -> Result<(), ScrapeError> {
         if !self.requires_token() {
             return Ok(());
         }
-        let token = bearer(headers).ok_or(Denied::Unknown)?;
+        let token = bearer(headers).ok_or(ScrapeError::Unknown)?;
         let mut unread = None;
         if let Some(file) = &self.tokens {
             // It is small, and read each time: so a new token counts at once.
@@ -87,30 +87,30 @@ impl ScrapeGuard {
             (Some(reviews), _) => reviews.check(token).await,
             (None, Some(error)) => {
                 warn!(error, "tokens for scrapes cannot be read");
-                Err(Denied::Unchecked(error))
+                Err(ScrapeError::Unchecked(error))
             }
-            (None, None) => Err(Denied::Unknown),
+            (None, None) => Err(ScrapeError::Unknown),
         }
     }
 }
 
 impl Reviews {
-    async fn check(&self, token: &str) -> Result<(), Denied> {
+    async fn check(&self, token: &str) -> Result<(), ScrapeError> {
         let mut known = self.known.lock().await;
         let now = Instant::now();
         known.retain(|_, (at, _)| now - *at < REVIEWED_FOR);
         let review = match known.get(token).map(|(_, review)| review.clone()) {
             Some(review) => review,
-            None => self.review(token).await.map_err(Denied::Unchecked)?,
+            None => self.review(token).await.map_err(ScrapeError::Unchecked)?,
         };
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_REMEMBERED_TOKENS {
             known.clear();
         }
         known.entry(token.to_owned()).or_insert_with(|| (now, review.clone()));
         match review {
             Review::Allowed => Ok(()),
-            Review::Forbidden { user } => Err(Denied::Forbidden(user)),
-            Review::Unknown => Err(Denied::Unknown),
+            Review::Forbidden { user } => Err(ScrapeError::Forbidden(user)),
+            Review::Unknown => Err(ScrapeError::Unknown),
         }
     }
 
@@ -130,7 +130,7 @@ pub(super) async fn guard(guard: Arc<ScrapeGuard>, request: Request, next: Next)
     }
 }
 
-impl IntoResponse for Denied {
+impl IntoResponse for ScrapeError {
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.to_string() }));
         match self {

@@ -130,10 +130,10 @@ async fn readiness(State(api): State<ControllerApi>) -> Result<Json<Value>, ApiE
         return Err(ApiError::NotReady("the store cannot be watched at the moment; see /status"));
     }
     let has_synced = |report: &Report| report.has_synced;
-    if leadership.leads && !api.reports().values().all(has_synced) {
+    if leadership.is_leader && !api.reports().values().all(has_synced) {
         return Err(ApiError::NotReady("not every controller has read the types it needs; see /status"));
     }
-    Ok(Json(json!({ "status": "ready", "leads": leadership.leads })))
+    Ok(Json(json!({ "status": "ready", "leads": leadership.is_leader })))
 }
 
 async fn status(State(api): State<ControllerApi>) -> Json<Value> {
@@ -148,7 +148,7 @@ async fn status(State(api): State<ControllerApi>) -> Json<Value> {
 }
 
 async fn metrics(State(api): State<ControllerApi>, headers: HeaderMap) -> Response {
-    api.inner.metrics.set_is_leader(api.inner.observer.leadership().leads);
+    api.inner.metrics.set_is_leader(api.inner.observer.leadership().is_leader);
     scrape::answer(&headers, |form| api.inner.metrics.text(form))
 }
 

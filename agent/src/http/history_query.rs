@@ -77,7 +77,7 @@ mod tests {
             kind: "change",
             description: String::new(),
             start: Timestamp::from_second(100 + i64::try_from(seq_num).unwrap()).unwrap(),
-            since: Instant::now(),
+            start_instant: Instant::now(),
             waited_ms: 0.0,
             duration_ms: 0.0,
             revision: 0,

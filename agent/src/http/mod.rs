@@ -1,5 +1,5 @@
-//! The debug HTTP: the whole state of the agent, as JSON. Handlers send messages to the node core and hold no state. The debug
-//! HTTP of the controllers is beside it.
+//! The debug HTTP: the whole state of the agent, as JSON. Handlers send messages to the node core and hold no state. The module
+//! `controller` is the debug HTTP of the controllers.
 
 mod actions;
 mod api;

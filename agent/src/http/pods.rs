@@ -24,7 +24,7 @@ const MAX_WAIT: Duration = Duration::from_secs(25);
 /// A pod and its main interface on the node's side.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Attached {
+pub(super) struct AttachRequest {
     namespace: String,
     name: String,
     interface: String,
@@ -47,10 +47,10 @@ pub(super) async fn add(
     _: FromLoopback,
     State(api): State<Api>,
     arguments: Result<Arguments<AddArguments>, QueryRejection>,
-    body: Result<Json<Attached>, JsonRejection>,
+    body: Result<Json<AttachRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let Arguments(AddArguments { wait }) = arguments.map_err(bad_request)?;
-    let Json(Attached { namespace, name, interface }) =
+    let Json(AttachRequest { namespace, name, interface }) =
         body.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     let pod = pod_id(&namespace, &name)?;
     let is_name = interface.parse::<InterfacePattern>().is_ok_and(|pattern| !pattern.is_prefix());

@@ -20,9 +20,9 @@ const QUEUE_TIMEOUT: Duration = ANSWER_LIMIT;
 /// Answers up to this size are not counted: there are no more of them than connections, and probes need them.
 const UNCOUNTED_BYTES: usize = 256 << 10;
 /// The unit in which larger ones are counted.
-const UNIT: usize = 64 << 10;
+const UNIT_BYTES: usize = 64 << 10;
 /// The limit of all unread answers together, unless it is a single one.
-const UNREAD: usize = 64 << 20;
+const MAX_UNREAD_BYTES: usize = 64 << 20;
 
 /// The budget that answers share.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl ResponseBudget {
     pub(super) fn new() -> Self {
         Self {
             making: Arc::new(Semaphore::new(MAX_CONCURRENT)),
-            unread: Arc::new(Semaphore::new(UNREAD / UNIT)),
+            unread: Arc::new(Semaphore::new(MAX_UNREAD_BYTES / UNIT_BYTES)),
         }
     }
 
@@ -55,7 +55,7 @@ impl ResponseBudget {
         if size <= UNCOUNTED_BYTES {
             return answer;
         }
-        let units = u32::try_from(size.min(UNREAD) / UNIT).unwrap_or(u32::MAX);
+        let units = u32::try_from(size.min(MAX_UNREAD_BYTES) / UNIT_BYTES).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.unread).try_acquire_many_owned(units) else {
             return ApiError::TooManyUnread.into_response();
         };
@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn unread_large_responses_are_bounded_and_small_ones_are_not() {
         let budget = ResponseBudget::new();
-        let size = UNREAD / 8;
+        let size = MAX_UNREAD_BYTES / 8;
         let mut unread = Vec::new();
         for number in 0..20 {
             let answer = budget.make(async { of_size(size) }).await;
@@ -116,7 +116,7 @@ mod tests {
             unread.push(answer);
         }
         unread.clear();
-        let alone = budget.make(async { of_size(2 * UNREAD) }).await;
+        let alone = budget.make(async { of_size(2 * MAX_UNREAD_BYTES) }).await;
         assert!(alone.status().is_success(), "larger than the whole budget, but alone");
     }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The maximum number of connections of one listener: more than requests, since idle ones count too.
-const CONNECTIONS: usize = 100;
+const MAX_CONNECTIONS: usize = 100;
 
 /// Serves until `stop` is cancelled; pending requests are completed.
 pub(super) async fn serve_router(
@@ -24,7 +24,7 @@ pub(super) async fn serve_router(
     axum::serve(bounded(listener), service).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// The same over TLS. Handlers do not learn the client's address.
+/// Serves the routes over TLS. Handlers do not learn the client's address.
 pub(super) async fn serve_router_over_tls(
     listener: TcpListener,
     certificate: ServerCertificate,
@@ -36,5 +36,5 @@ pub(super) async fn serve_router_over_tls(
 }
 
 fn bounded(listener: TcpListener) -> BoundedListener {
-    Connections::of_this_process(CONNECTIONS).on(listener)
+    Connections::of_this_process(MAX_CONNECTIONS).on(listener)
 }

@@ -203,7 +203,7 @@ async fn unknown_path_answers_with_where_to_look() {
     let harness = ready(vec![]).await;
     for (path, expected) in [
         ("/services/default/none", "/quarantine"),
-        ("/objects/deployment", "known are"),
+        ("/objects/deployment", "valid types:"),
         ("/objects/ns", "namespace"),
         ("/renderers/none/dump", "/renderers"),
         ("/nothing", "GET /"),

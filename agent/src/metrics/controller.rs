@@ -26,8 +26,8 @@ impl ControllerMetrics {
         Self { registry, leader }
     }
 
-    /// Makes the metrics of work queues.
-    pub fn export_queues(&mut self) -> WorkQueueMetrics {
+    /// Registers the metrics of work queues.
+    pub fn register_queues(&mut self) -> WorkQueueMetrics {
         WorkQueueMetrics::register(&mut self.registry)
     }
 
@@ -37,14 +37,14 @@ impl ControllerMetrics {
     }
 
     /// Whether this instance is the active one.
-    pub fn set_is_leader(&self, leads: bool) {
-        self.leader.set(leads.into());
+    pub fn set_is_leader(&self, is_leader: bool) {
+        self.leader.set(is_leader.into());
     }
 
-    /// Everything in this form.
+    /// All metrics in this format.
     ///
     /// # Errors
-    /// Never: text can be written to memory.
+    /// Never: writing to a `String` cannot fail.
     pub fn text(&self, form: Exposition) -> Result<String, fmt::Error> {
         form.encode(&self.registry)
     }

@@ -10,7 +10,7 @@ use prometheus_client::{
 /// A text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
-    /// That of Prometheus, version 0.0.4.
+    /// The text format of Prometheus, version 0.0.4.
     Prometheus,
     /// `OpenMetrics` 1.0.
     OpenMetrics,
@@ -54,7 +54,7 @@ impl Exposition {
     /// The metrics in this form.
     ///
     /// # Errors
-    /// Never: text can be written to memory.
+    /// Never: writing to a `String` cannot fail.
     pub(super) fn encode(self, registry: &Registry) -> Result<String, fmt::Error> {
         let mut written = String::new();
         match self {

@@ -205,8 +205,8 @@ impl KubeProxyMetrics {
         );
     }
 
-    /// Some value for each metric that has none yet.
-    pub(super) fn show_examples(&self) {
+    /// Sets an example of each metric that has no value yet.
+    pub(super) fn set_examples(&self) {
         self.searched(Families::ALL, Duration::ZERO, 0);
         self.set_changes(ObjectChanges::default(), ObjectChanges::default());
         self.set_without_local_backends(&WithoutLocalBackends::default());

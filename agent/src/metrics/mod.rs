@@ -46,7 +46,7 @@ pub struct Metrics {
     pub sizes: SizeMetrics,
     /// Usage of single services.
     pub services: ServiceMetrics,
-    /// Those of kube-proxy, if they are configured.
+    /// Metrics with the names of kube-proxy, if configured.
     pub kube_proxy: Option<KubeProxyMetrics>,
 }
 
@@ -64,14 +64,14 @@ impl Metrics {
         Self { registry, events, renderers, sizes, services, kube_proxy: None }
     }
 
-    /// The same with the metrics of kube-proxy too, for the renderer of this node's traffic.
+    /// Adds the metrics of kube-proxy, for the renderer of this node's traffic.
     #[must_use]
     pub fn with_kube_proxy(mut self, traffic_renderer: &str) -> Self {
         self.kube_proxy = Some(KubeProxyMetrics::register(traffic_renderer.into(), &mut self.registry));
         self
     }
 
-    /// All metrics with some value for each, so that all are shown.
+    /// Metrics with an example of every label, so that the reference documentation lists all of them.
     pub fn with_examples() -> Self {
         let metrics = Self::new(1).with_kube_proxy("nftables");
         let renderer: Arc<str> = "nftables".into();
@@ -92,10 +92,10 @@ impl Metrics {
         ] {
             metrics.count(&metric);
         }
-        metrics.renderers.introduce_gauges(&renderer);
+        metrics.renderers.create_gauges(&renderer);
         metrics.services.set(&[(ServiceId::new("shop", "web"), 0, 0)]);
         if let Some(kube_proxy) = &metrics.kube_proxy {
-            kube_proxy.show_examples();
+            kube_proxy.set_examples();
         }
         metrics
     }
@@ -109,10 +109,10 @@ impl Metrics {
         }
     }
 
-    /// Everything in this form.
+    /// All metrics in this format.
     ///
     /// # Errors
-    /// Never: text can be written to memory.
+    /// Never: writing to a `String` cannot fail.
     pub fn text(&self, form: Exposition) -> Result<String, fmt::Error> {
         form.encode(&self.registry)
     }

@@ -156,8 +156,8 @@ impl RendererMetrics {
         }
     }
 
-    /// The gauges of a renderer of which nothing is known.
-    pub(super) fn introduce_gauges(&self, renderer: &str) {
+    /// Creates the gauges of a renderer with the value 0.
+    pub(super) fn create_gauges(&self, renderer: &str) {
         for gauge in [&self.revision, &self.pending, &self.damped] {
             drop(gauge.get_or_create(&label(renderer)));
         }

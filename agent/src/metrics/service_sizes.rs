@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::node::Core;
 
 /// How many services are named.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The sizes of the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -53,13 +53,13 @@ impl Sizes {
             };
             if !service.ports.iter().all(is_served) {
                 sizes.services_without_backends += 1;
-                if sizes.without_backends.len() < NAMED {
+                if sizes.without_backends.len() < MAX_NAMED {
                     sizes.without_backends.push(service.id.clone());
                 }
             }
             if let Some((frontend, holder)) = service.lost.iter().next() {
                 sizes.services_with_lost_frontends += 1;
-                if sizes.lost_frontends.len() < NAMED {
+                if sizes.lost_frontends.len() < MAX_NAMED {
                     let (service, frontend, holder) = (service.id.clone(), *frontend, holder.clone());
                     sizes.lost_frontends.push(LostFrontend { service, frontend, holder });
                 }

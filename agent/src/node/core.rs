@@ -48,7 +48,7 @@ use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
 use store_state::{LIST_LIMIT, SAVED_LIMIT, StoreState};
-use verification::{Verifications, Verified};
+use verification::{VerificationResult, Verifications};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use history::{HistoryLimits, Outcome, Record};
@@ -208,7 +208,7 @@ impl Core {
             return self.store.waiting.push((event, received));
         }
         match event {
-            StoreEvent::Listed(list) if self.store.needs_saved(&list, self.own_node.path()) => {
+            StoreEvent::Listed(list) if self.store.needs_saved_state(&list, self.own_node.path()) => {
                 self.store.waiting.push((StoreEvent::Listed(list), received));
                 self.store.deadline = Some(self.now.instant + SAVED_LIMIT);
                 self.out.push(Output::LoadSaved);
@@ -404,7 +404,7 @@ impl Core {
         mut changes: ChangeSet,
         at: Timestamps,
     ) -> u64 {
-        let event = self.history.next();
+        let event = self.history.next_seq_num();
         self.carriers.set_carriers_of_changes(&mut changes, event);
         self.quarantine.update_services(&changes.services, self.now);
         let changes = Arc::new(changes);
@@ -439,7 +439,7 @@ impl Core {
         self.quarantine.update_services(&changes.services, self.now);
         // The carriers of services before the start are unknown.
         let services = self.processor.services().map(|(_, service)| service);
-        self.carriers.begin(services, self.history.next());
+        self.carriers.begin(services, self.history.next_seq_num());
         self.record_resync(kind, description, Some(changes), self.renderers.names(), at);
         self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
     }
@@ -453,7 +453,7 @@ impl Core {
         renderers: Vec<Arc<str>>,
         at: Timestamps,
     ) {
-        self.renderers.need_resync(&renderers, EventRange::one(self.history.next(), at));
+        self.renderers.need_resync(&renderers, EventRange::one(self.history.next_seq_num(), at));
         self.count_queued(&renderers, || Families::ALL);
         self.record(kind, description, changes, renderers, at);
         self.dispatch();
@@ -547,7 +547,7 @@ impl Core {
             Err(error) => format!("another process may have changed it unnoticed: {error}"),
         };
         let at = Timestamps::now(self.now);
-        let event = EventRange::one(self.history.next(), at);
+        let event = EventRange::one(self.history.next_seq_num(), at);
         if !self.renderers.on_foreign_change(renderer, event, self.now.instant) {
             debug!(%renderer, what, "another process changed the dataplane again; a repair is scheduled already");
             return;
@@ -566,7 +566,7 @@ impl Core {
         match self.verifications.on_report(report, calls_if_settled, rejected, self.now) {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
-            Some(Ok(Verified { drift, had_drift })) => {
+            Some(Ok(VerificationResult { drift, had_drift })) => {
                 self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
                 if !drift.is_empty() {
                     self.on_drift(&renderer, &drift);
@@ -810,7 +810,7 @@ impl Core {
 
     /// The number of events so far.
     pub const fn events(&self) -> u64 {
-        self.history.newest()
+        self.history.newest_seq_num()
     }
 
     /// The recorded events, oldest first.

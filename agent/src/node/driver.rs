@@ -30,7 +30,7 @@ use crate::{
 /// How long shutdown waits for working renderers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// The queue length for notifications of foreign changes. More wait in the kernel, which reports an overflow.
-const NOTICES: usize = 64;
+const NOTICES_CAPACITY: usize = 64;
 /// The queue length for reports of the mirror.
 const MIRROR_REPORTS: usize = 16;
 
@@ -80,7 +80,7 @@ impl Node {
         let node = &config.processor.node_name;
         let own_node = own_node_key(node);
         let (work_done, reports) = mpsc::unbounded_channel();
-        let (foreign_changes, notices) = mpsc::channel(NOTICES);
+        let (foreign_changes, notices) = mpsc::channel(NOTICES_CAPACITY);
         let (verifications, verified) = mpsc::channel(specs.len().max(1));
         let (mirror_reports, mirror_events) = mpsc::channel(MIRROR_REPORTS);
         let start_mirror = |folder| {

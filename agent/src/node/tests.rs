@@ -105,7 +105,7 @@ async fn change_reaches_every_renderer_and_history_shows_outcomes() {
     renderer.call().await;
     harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
-    let is_applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied { with: 2, .. });
+    let is_applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied { first_seq_num: 2, .. });
     let records =
         harness.history(|records| records.len() == 2 && records[1].renderers.values().all(is_applied)).await;
     let [first, change] = records.as_slice() else { panic!("{records:?}") };
@@ -250,7 +250,10 @@ async fn changes_for_a_busy_renderer_are_merged() {
     harness.renderer("test", |view| view.state == "idle" && view.applied_revision == 11).await;
     let records = harness.history(|_| true).await;
     let with: Vec<_> = records[2..].iter().map(|record| &record.renderers["test"]).collect();
-    assert!(with.iter().all(|outcome| matches!(outcome, Outcome::Applied { with: 3, .. })), "{with:?}");
+    assert!(
+        with.iter().all(|outcome| matches!(outcome, Outcome::Applied { first_seq_num: 3, .. })),
+        "{with:?}"
+    );
 }
 
 #[tokio::test]

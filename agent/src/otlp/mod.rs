@@ -25,9 +25,9 @@ use crate::{
 use spans::{Clock, spans};
 
 /// The polling interval of the history.
-const INTERVAL: Duration = Duration::from_secs(1);
+const HISTORY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How many events are sent at a time.
-const EVENTS: usize = 256;
+const MAX_EVENTS_PER_REQUEST: usize = 256;
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -41,7 +41,7 @@ pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow
     }
     let exporter = collector::exporter(config).context("--otlp-endpoint")?;
     info!(otlp = config.otlp_endpoint, "traces of changes");
-    tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(INTERVAL));
+    tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(HISTORY_POLL_INTERVAL));
     Ok(())
 }
 
@@ -66,7 +66,7 @@ impl HistoryExporter {
         loop {
             ticks.tick().await;
             let Some(records) = self.new_records().await else { return };
-            for records in records.chunks(EVENTS) {
+            for records in records.chunks(MAX_EVENTS_PER_REQUEST) {
                 if !self.send(records).await {
                     break;
                 }
@@ -79,7 +79,7 @@ impl HistoryExporter {
         let next = self.next;
         let (question, answer) = Question::new(move |core| {
             let new = core.history(Instant::now()).skip_while(|record| record.seq_num < next);
-            new.take_while(|record| is_over(record)).cloned().collect()
+            new.take_while(|record| is_complete(record)).cloned().collect()
         });
         self.requests.send(Request::Ask(question)).await.ok()?;
         answer.await.ok()
@@ -112,7 +112,7 @@ impl HistoryExporter {
 }
 
 /// True if every renderer has finished with it, or will not soon.
-fn is_over(record: &Record) -> bool {
+fn is_complete(record: &Record) -> bool {
     let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
-    !is_pending || record.since.elapsed() >= RENDERER_TIMEOUT
+    !is_pending || record.start_instant.elapsed() >= RENDERER_TIMEOUT
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! change                 from the store's event until the last renderer is done
 //! ├─ combine             the node core's work: decode, cache, which services are different now
-//! ├─ render nftables     the call of a renderer; its event `transaction` is when the kernel was given it
+//! ├─ render nftables     the call of a renderer; its event `transaction`: when the request was sent to the kernel
 //! └─ render route
 //! ```
 
@@ -18,7 +18,7 @@ use opentelemetry_sdk::trace::{IdGenerator, SpanData, SpanEvents, SpanLinks};
 
 use crate::node::{Outcome, Record};
 
-/// One moment, on both clocks.
+/// The monotonic and the wall clock, read at the same time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) instant: Instant,
@@ -42,8 +42,8 @@ pub(super) fn spans(record: &Record, ids: &impl IdGenerator, clock: Clock) -> Ve
     }
     let start = SystemTime::from(record.start);
     let trace = Trace { id: ids.new_trace_id(), root: ids.new_span_id() };
-    let combined = start + milliseconds(record.duration_ms);
-    let mut combine = trace.span("combine".to_owned(), ids.new_span_id(), (start, combined));
+    let combine_end = start + milliseconds(record.duration_ms);
+    let mut combine = trace.span("combine".to_owned(), ids.new_span_id(), (start, combine_end));
     combine.attributes = vec![
         KeyValue::new("contiv.duration_ms", record.duration_ms),
         KeyValue::new("contiv.services.changed", count(record.changed)),
@@ -51,19 +51,19 @@ pub(super) fn spans(record: &Record, ids: &impl IdGenerator, clock: Clock) -> Ve
     let calls = record
         .renderers
         .iter()
-        .filter_map(|(renderer, outcome)| call(&trace, renderer, outcome, ids.new_span_id(), clock));
+        .filter_map(|(renderer, outcome)| call_span(&trace, renderer, outcome, ids.new_span_id(), clock));
     let children: Vec<SpanData> = std::iter::once(combine).chain(calls).collect();
-    let end = children.iter().map(|span| span.end_time).max().unwrap_or(combined);
+    let end = children.iter().map(|span| span.end_time).max().unwrap_or(combine_end);
     let mut root = trace.span(record.kind.to_owned(), trace.root, (start, end));
     root.parent_span_id = SpanId::INVALID;
-    root.attributes = attributes(record);
+    root.attributes = root_attributes(record);
     if children.iter().any(|span| matches!(span.status, Status::Error { .. })) {
         root.status = Status::error("a renderer failed");
     }
     std::iter::once(root).chain(children).collect()
 }
 
-fn attributes(record: &Record) -> Vec<KeyValue> {
+fn root_attributes(record: &Record) -> Vec<KeyValue> {
     let names = record.services.iter().map(|id| StringValue::from(id.to_string())).collect();
     let pending = record.renderers.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Pending));
     let pending: Vec<StringValue> = pending.map(|(name, _)| name.to_string().into()).collect();
@@ -81,7 +81,7 @@ fn attributes(record: &Record) -> Vec<KeyValue> {
 }
 
 /// The span of a renderer's call with this outcome; none if it has not ended.
-fn call(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clock) -> Option<SpanData> {
+fn call_span(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clock) -> Option<SpanData> {
     let (at, duration_ms) = match outcome {
         Outcome::Pending => return None,
         Outcome::Applied { at, duration_ms, .. } | Outcome::Failed { at, duration_ms, .. } => {
@@ -97,10 +97,10 @@ fn call(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clo
     match outcome {
         Outcome::Pending => (),
         Outcome::Failed { error, .. } => span.status = Status::error(error.clone()),
-        Outcome::Applied { with, report, sent_after_ms, .. } => {
+        Outcome::Applied { first_seq_num, report, sent_after_ms, .. } => {
             let Report { added, removed, transactions, bytes, sent, rejected, .. } = report;
             span.attributes.extend([
-                KeyValue::new("contiv.applied_with", i64::try_from(*with).unwrap_or(i64::MAX)),
+                KeyValue::new("contiv.applied_with", i64::try_from(*first_seq_num).unwrap_or(i64::MAX)),
                 KeyValue::new("contiv.added", count(*added)),
                 KeyValue::new("contiv.removed", count(*removed)),
                 KeyValue::new("contiv.transactions", count(*transactions)),
@@ -115,7 +115,7 @@ fn call(trace: &Trace, renderer: &str, outcome: &Outcome, id: SpanId, clock: Clo
     Some(span)
 }
 
-/// The common part of all spans of a trace.
+/// The IDs of a trace and of its root span.
 struct Trace {
     id: TraceId,
     root: SpanId,
@@ -175,7 +175,7 @@ mod tests {
             kind: "change",
             description: "1 put".to_owned(),
             start: at(0),
-            since: std::time::Instant::now(),
+            start_instant: std::time::Instant::now(),
             waited_ms: 0.0,
             duration_ms: 2.0,
             revision: 9,
@@ -195,8 +195,13 @@ mod tests {
     fn change_is_one_trace_down_to_transaction_of_each_renderer() {
         let (clock, started) = clock(50);
         let report = Report { added: 3, sent: Some(started + Duration::from_millis(4)), ..Report::default() };
-        let applied =
-            Outcome::Applied { with: 7, at: at(9), report, duration_ms: 6.0, sent_after_ms: Some(4.0) };
+        let applied = Outcome::Applied {
+            first_seq_num: 7,
+            at: at(9),
+            report,
+            duration_ms: 6.0,
+            sent_after_ms: Some(4.0),
+        };
         let failed = Outcome::Failed { at: at(12), error: "no".to_owned(), duration_ms: 1.0 };
         let record = record([("nftables".into(), applied), ("route".into(), failed)].into());
         let spans = spans(&record, &RandomIdGenerator::default(), clock);
@@ -216,10 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn change_without_renderers_has_no_trace_and_unfinished_one_is_named() {
+    fn change_without_renderers_has_no_trace() {
+        let (clock, _) = clock(50);
+        assert!(spans(&record(BTreeMap::new()), &RandomIdGenerator::default(), clock).is_empty());
+    }
+
+    #[test]
+    fn pending_renderers_of_a_change_are_an_attribute() {
         let (clock, _) = clock(50);
         let ids = RandomIdGenerator::default();
-        assert!(spans(&record(BTreeMap::new()), &ids, clock).is_empty());
         let spans = spans(&record([("route".into(), Outcome::Pending)].into()), &ids, clock);
         assert_eq!(spans.len(), 2);
         let pending = Value::Array(Array::String(vec!["route".into()]));

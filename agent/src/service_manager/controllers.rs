@@ -20,7 +20,7 @@ pub(crate) async fn controllers_status(
     Some(ProcessStatus {
         alive: true,
         // A standby is ready too. Registries of a connector need not answer for that.
-        ready: leadership.is_known && (leadership.leads || leadership.holder.is_some()),
+        ready: leadership.is_known && (leadership.is_leader || leadership.holder.is_some()),
         at_rest: true,
         status: status_line::controllers(&leadership, &waiting),
     })

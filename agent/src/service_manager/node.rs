@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{INTERVAL, ProcessStatus, status_line};
+use super::{ProcessStatus, STATUS_QUERY_INTERVAL, status_line};
 use crate::node::{Question, RendererView, Request};
 
 /// Asks the node; none if it has ended.
@@ -17,7 +17,7 @@ pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<Proce
         requests.send(Request::Ask(question)).await.ok()?;
         answer.await.ok()
     };
-    let Ok(answer) = timeout(INTERVAL, exchange).await else {
+    let Ok(answer) = timeout(STATUS_QUERY_INTERVAL, exchange).await else {
         return Some(ProcessStatus::silent("the node does not answer".to_owned()));
     };
     let (status, renderers) = answer?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The interval of queries.
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const STATUS_QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of a process at one moment.
 #[derive(Debug)]

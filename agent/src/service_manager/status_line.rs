@@ -45,10 +45,10 @@ pub(super) fn controllers(leadership: &Leadership, waiting: &[&str]) -> String {
     if !leadership.is_known {
         return "reading the store".to_owned();
     }
-    if leadership.leads && waiting.is_empty() {
+    if leadership.is_leader && waiting.is_empty() {
         return "active".to_owned();
     }
-    if leadership.leads {
+    if leadership.is_leader {
         return format!("active; not everything is read yet: {}", waiting.join(", "));
     }
     match &leadership.holder {

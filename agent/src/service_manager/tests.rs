@@ -73,7 +73,7 @@ async fn message_without_room_is_sent_at_the_next_tick() {
 async fn messages_until(notified: &mut UnboundedReceiver<String>, expected: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
-        let next = timeout(crate::test_support::LIMIT, notified.recv()).await;
+        let next = timeout(crate::test_support::TEST_TIMEOUT, notified.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("{expected} is not sent, but {all:?}")).unwrap();
         all.push(next.clone());
         if next == expected {
@@ -165,7 +165,7 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     tokio::spawn(run_manager(manager, requests, reloaded));
     let all = messages_until(&mut notified, "the node does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(3 * INTERVAL, notified.recv()).await.is_err(), "no further message");
+    assert!(timeout(3 * STATUS_QUERY_INTERVAL, notified.recv()).await.is_err(), "no further message");
 }
 
 /// An instance with one controller, which is synced when `has_synced` is true.
@@ -241,7 +241,10 @@ async fn controller_that_does_not_answer_does_not_feed_watchdog() {
     // Its manager does not run.
     let all = messages_until(&mut instance.notified, "controller name does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(5 * INTERVAL, instance.notified.recv()).await.is_err(), "no further message");
+    assert!(
+        timeout(5 * STATUS_QUERY_INTERVAL, instance.notified.recv()).await.is_err(),
+        "no further message"
+    );
     instance.run();
     messages_until(&mut instance.notified, "WATCHDOG").await;
 }

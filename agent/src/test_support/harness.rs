@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// After this real time, a test stops waiting.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The name of the scripted store.
 pub(crate) const STORE: &str = "dir:/test";
@@ -168,7 +168,7 @@ impl Harness {
         let start = Instant::now();
         loop {
             let views = self.ask(|core| core.renderers(Instant::now())).await;
-            assert!(start.elapsed() < LIMIT, "timed out: {views:#?}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "timed out: {views:#?}");
             if let Some(view) = views.into_iter().find(|view| &*view.name == name && is_wanted(view)) {
                 return view;
             }
@@ -181,7 +181,7 @@ impl Harness {
         let start = Instant::now();
         loop {
             let records = self.ask(|core| core.history(Instant::now()).cloned().collect::<Vec<_>>()).await;
-            assert!(start.elapsed() < LIMIT, "timed out: {records:#?}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "timed out: {records:#?}");
             if is_wanted(&records) {
                 return records;
             }

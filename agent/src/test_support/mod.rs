@@ -5,7 +5,7 @@ mod http;
 mod renderer;
 mod values;
 
-pub(crate) use harness::{Harness, LIMIT, STORE, core_config};
+pub(crate) use harness::{Harness, STORE, TEST_TIMEOUT, core_config};
 pub(crate) use http::{Answer, get, loopback};
 pub(crate) use renderer::{Call, Mode, TestRenderer};
 pub(crate) use values::{

@@ -10,7 +10,7 @@ use contiv_renderer::{
 use futures::executor::block_on;
 use tokio::sync::{broadcast, mpsc, watch};
 
-use super::harness::LIMIT;
+use super::harness::TEST_TIMEOUT;
 use crate::node::RendererSpec;
 
 /// How the renderer's next calls behave.
@@ -100,7 +100,7 @@ impl TestRenderer {
             if let Some(call) = self.started_call() {
                 return call;
             }
-            assert!(start.elapsed() < LIMIT, "the renderer was not called in time");
+            assert!(start.elapsed() < TEST_TIMEOUT, "the renderer was not called in time");
             tokio::task::yield_now().await;
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use crate::contiv::{Run, command, finish, run, text, web};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running agent on a folder of manifests, with the dry-run renderer.
 pub(crate) struct Agent {
@@ -63,7 +63,7 @@ impl Agent {
             if is_wanted(&answer) {
                 return answer;
             }
-            assert!(start.elapsed() < LIMIT, "in vain: {answer}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "in vain: {answer}");
         }
     }
 
@@ -94,7 +94,7 @@ impl KillOnDrop {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(start.elapsed() < LIMIT, "it does not end");
+            assert!(start.elapsed() < TEST_TIMEOUT, "it does not end");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -110,7 +110,7 @@ impl Drop for KillOnDrop {
 /// Head and body of the answer.
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -179,7 +179,7 @@ fn external_workload_of_folder_is_a_backend() {
 }
 
 #[test]
-fn changed_manifest_is_rendered_and_a_broken_one_keeps_the_last_valid_state() {
+fn changed_manifest_is_rendered_unless_it_is_broken() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let file = folder.path().join("manifests/web.yaml");
@@ -248,7 +248,7 @@ fn healthz_address_in_use_is_taken_over_when_it_is_free() {
     drop(other);
     let start = Instant::now();
     while TcpStream::connect(&address).is_err() {
-        assert!(start.elapsed() < LIMIT, "nobody listens on {address}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nobody listens on {address}");
         thread::sleep(Duration::from_millis(20));
     }
     assert!(get(&address, "/healthz").starts_with("HTTP/1.0 200"));

@@ -59,7 +59,7 @@ fn rows_are_sorted_and_stand_without_header_on_demand() {
     assert_eq!(names(&["--sort-by", ".cluster_ips[0]", "--no-headers"]), "web db api");
     assert_eq!(names(&["--sort-by", "cluster-ip", "-o", "name"]), "shop/web shop/db shop/api");
     let wrong = ask(&agent, &["services", "-n", "shop", "--sort-by", "size"]);
-    assert!(wrong.code == 2 && wrong.err.contains("known are name, type, cluster-ip"), "{wrong:?}");
+    assert!(wrong.code == 2 && wrong.err.contains("valid columns: name, type, cluster-ip"), "{wrong:?}");
     let backends = ask(&agent, &["backends", "-n", "shop", "--sort-by", "backend", "--no-headers"]).out;
     let of: Vec<&str> = backends.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(of, ["web", "db", "api"], "{backends}");

@@ -51,7 +51,7 @@ fn wrong_usage_is_exit_code_2() {
     for (arguments, expected) in [
         (&["agent", "--listen", "here"][..], "--listen"),
         (&["agent", "--store", "x"], "expected dir:PATH"),
-        (&["get", "deployments", "--store", "dir:/"], "known are pod, service"),
+        (&["get", "deployments", "--store", "dir:/"], "valid types: pod, service"),
         (&["delete", "svc", "--store", "dir:/"], "name the objects"),
         (&["apply", "--store", "dir:/"], "--filename"),
         (&["nonsense"], "unrecognized subcommand"),

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::contiv::{Run, command, finish, run_with_input, text, web};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "tell-nobody-4711";
 
 /// An etcd that requires a certificate, a user and a password, with files for all of them.
@@ -142,7 +142,7 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
         let start = Instant::now();
         while !fs::read_to_string(&log).unwrap().contains(words) {
             assert!(agent.0.try_wait().unwrap().is_none(), "the agent ended");
-            assert!(start.elapsed() < LIMIT, "{words} is not in the log");
+            assert!(start.elapsed() < TEST_TIMEOUT, "{words} is not in the log");
             thread::sleep(Duration::from_millis(20));
         }
     };

@@ -23,7 +23,7 @@ use crate::{
     contiv::{command, finish, web},
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A collector of traces, which refuses the first request.
 struct Collector {
@@ -60,7 +60,7 @@ impl Collector {
 
     /// The spans of the next request, and the attributes of the sender.
     fn next(&self) -> (Vec<Span>, BTreeMap<String, String>) {
-        let request = self.requests.recv_timeout(LIMIT).unwrap();
+        let request = self.requests.recv_timeout(TEST_TIMEOUT).unwrap();
         let [resource] = &request.resource_spans[..] else { panic!("{request:?}") };
         let attributes = resource.resource.as_ref().unwrap().attributes.iter();
         let text = |value: &any_value::Value| match value {
@@ -118,7 +118,7 @@ fn collector_that_reads_nothing_holds_up_nothing() {
 }
 
 #[test]
-fn standard_variable_names_the_collector_and_wrong_value_is_refused() {
+fn standard_variable_sets_the_collector_or_is_refused() {
     let check = |url: &str| {
         let mut command = command(&["agent", "--check-config", "--node-name", "n1"]);
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", url);

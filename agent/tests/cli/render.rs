@@ -70,7 +70,7 @@ fn json_has_the_renderer_input_and_table_is_for_people() {
 }
 
 #[test]
-fn broken_objects_are_named_with_file_and_field_and_rest_is_rendered() {
+fn broken_object_is_reported_by_file_and_field_rest_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("bad-port.yaml"), web("broken", 8).replace("port: 80,", "port: 99999,")).unwrap();

@@ -25,7 +25,7 @@ use crate::{
     contiv::command,
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The messages up to and including the first one that contains `expected`.
 fn until(socket: &UnixDatagram, expected: &str) -> Vec<String> {
@@ -52,14 +52,14 @@ fn assert_falls_silent(socket: &UnixDatagram) {
     let is_time_out = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
     let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err_and(is_time_out));
     assert!(silent, "a notification was sent after the stop");
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
 }
 
 /// A listening service manager, and the agent it has started.
 fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
     let path = folder.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut arguments = arguments(folder, "127.0.0.1:0");
     for argument in arguments.iter_mut().filter(|argument| argument.starts_with("dir:")) {
         if let Some(store) = store {
@@ -143,7 +143,7 @@ fn agent_with_hanging_readers_works_and_obeys_sigterm() {
         let folder = folder();
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         fill(&path);
         let mut log = Log::of(kind);
         let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
@@ -205,7 +205,7 @@ fn systemd_is_notified_of_ready_watchdog_reload_and_stop() {
 fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagram, KillOnDrop) {
     let path = folder.join(format!("notify-{identity}"));
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let arguments =
         ["controller", "--enable", "external-workloads", "--store", store, "--identity", identity];
     let mut command = command(&arguments);
@@ -265,7 +265,7 @@ fn lines_for_journal_begin_with_their_priority() {
     let stream = format!("{}:{}", metadata.dev(), metadata.ino());
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
     command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", stream).stderr(file);
     let agent = KillOnDrop(command.spawn().unwrap());

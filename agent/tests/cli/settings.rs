@@ -107,7 +107,7 @@ fn settings_beside_agent_are_refused() {
 }
 
 #[test]
-fn environment_variables_apply_only_to_commands_with_their_setting() {
+fn environment_variable_applies_to_commands_with_its_flag() {
     let ask = ["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80"];
     let mut asked = command(&[&ask[..], &["--agent", "http://127.0.0.1:1"]].concat());
     asked.envs([("CONTIV_LISTEN", "foo"), ("CONTIV_MASQUERADE_ALL", "foo"), ("CONTIV_CONFIG", "")]);

@@ -146,7 +146,7 @@ fn get_sorts_and_omits_the_header() {
         assert_eq!(names, if key.contains("name") { ["a", "b"] } else { ["b", "a"] }, "{key}");
     }
     let wrong = store.run(&["get", "svc", "-n", "shop", "--sort-by", "size"]);
-    assert!(wrong.code == 2 && wrong.err.contains("there is no column \"size\""), "{wrong:?}");
+    assert!(wrong.code == 2 && wrong.err.contains("unknown column \"size\""), "{wrong:?}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn view_is_that_of_node_that_is_named() {
     let elsewhere = traced("n2");
     assert!(elsewhere.err.contains("has no object of this node"), "{}", elsewhere.err);
     assert!(
-        elsewhere.out.contains("outside") && elsewhere.out.contains("masqueraded: "),
+        elsewhere.out.contains("external: ") && elsewhere.out.contains("masqueraded: "),
         "{}",
         elsewhere.out
     );

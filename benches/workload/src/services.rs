@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_have_addresses_and_backends_and_a_change_changes_one() {
+    fn generated_service_is_complete_and_a_change_affects_only_one() {
         let workload = Workload { services: 3, backends: 250 };
         let mut processor = workload.processor().unwrap();
         let snapshot = processor.snapshot();

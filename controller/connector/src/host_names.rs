@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How many names are looked up at once.
-const CONCURRENCY: usize = 16;
+const CONCURRENT_LOOKUPS: usize = 16;
 
 /// One host name.
 struct Host {
@@ -53,7 +53,7 @@ pub(crate) async fn keep_resolved(sink: Sink, registries: BTreeSet<String>, look
                 (host, answer)
             }
         });
-        let answers: Vec<_> = stream::iter(lookups).buffer_unordered(CONCURRENCY).collect().await;
+        let answers: Vec<_> = stream::iter(lookups).buffer_unordered(CONCURRENT_LOOKUPS).collect().await;
         for (name, answer) in answers {
             let new = || Host { addresses: None, next: Instant::now(), backoff: backoff() };
             hosts.entry(name.clone()).or_insert_with(new).handle(&name, answer);

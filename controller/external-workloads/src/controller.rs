@@ -8,7 +8,7 @@ use crate::{
     reconciler::SliceReconciler,
     service::{Service, services},
     slice::slices,
-    tracker::Tracker,
+    tracker::CommitTracker,
     watches::{
         changes_endpoints, is_news, selectors, slice_service, to_service, to_services, workload_labels,
     },
@@ -23,10 +23,10 @@ const RETRY_BUDGET: u32 = 15;
 /// The limit for retries of all services together.
 const RETRY_BUCKET: TokenBucket = TokenBucket { per_second: 10.0, burst: 100 };
 /// How often each service is reconciled without a change.
-const RESYNC: Duration = Duration::from_secs(10 * 60);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// How many services are reconciled concurrently. Most of the time is spent waiting for the store, which can write many at
 /// once.
-const CONCURRENCY: usize = 32;
+const CONCURRENT_RECONCILIATIONS: usize = 32;
 
 /// Maintains the endpoint slices of all services that select external workloads, while the lease is held.
 ///
@@ -37,7 +37,7 @@ const CONCURRENCY: usize = 32;
 /// Never: this configuration is valid.
 pub fn controller() -> Result<Controller<Service>, BuildError> {
     let (services, workloads, slices) = (services(), workloads(), slices());
-    let tracker = Arc::new(Tracker::default());
+    let tracker = Arc::new(CommitTracker::default());
     let reconciler = SliceReconciler {
         workloads: workloads.clone(),
         slices: slices.clone(),
@@ -55,9 +55,9 @@ pub fn controller() -> Result<Controller<Service>, BuildError> {
         .on_start(move || tracker.clear())
         .with_retry_budget(RETRY_BUDGET)
         .with_retry_bucket(RETRY_BUCKET)
-        .with_resync(Some(RESYNC))
+        .with_resync(Some(RESYNC_INTERVAL))
         .with_warm_standby()
-        .with_concurrency(CONCURRENCY)
+        .with_concurrency(CONCURRENT_RECONCILIATIONS)
         .with_reconciler(move |context: Context<Service>, key: Key| {
             reconciler.clone().reconcile(context, key)
         })

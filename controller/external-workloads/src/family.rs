@@ -15,7 +15,7 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
-    /// That of an address.
+    /// The family of an address.
     pub const fn of(ip: IpAddr) -> Self {
         if ip.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
     }

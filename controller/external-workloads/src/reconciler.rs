@@ -10,7 +10,7 @@ use crate::{
     plan::{Input, SliceWrite, plan},
     service::Service,
     slice::{StoredSlice, TERM_ANNOTATION},
-    tracker::Tracker,
+    tracker::CommitTracker,
     watches::{LABELS, SERVICE, within},
     workload::Workload,
 };
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct SliceReconciler {
     pub(crate) workloads: ResourceType<Workload>,
     pub(crate) slices: ResourceType<StoredSlice>,
-    pub(crate) tracker: Arc<Tracker>,
+    pub(crate) tracker: Arc<CommitTracker>,
 }
 
 /// The writes of one run.
@@ -32,7 +32,7 @@ struct Batch {
 
 impl SliceReconciler {
     pub(crate) async fn reconcile(self, context: Context<Service>, key: Key) -> Result<Outcome, BoxError> {
-        self.tracker.wait_for_view(&key, context.cache_of(&self.slices)?).await?;
+        self.tracker.wait_for_cache(&key, context.cache_of(&self.slices)?).await?;
         let service = context.cache().get(&key);
         let batch = match &service {
             Some(service) => self.plan(&context, service)?,
@@ -42,7 +42,7 @@ impl SliceReconciler {
         if !batch.writes.is_empty() {
             debug!(%key, writes = batch.writes.len(), "writing slices");
             if let Some(revision) = context.writer().commit(batch.writes).await? {
-                self.tracker.committed(&key, revision, batch.deleted);
+                self.tracker.record_commit(&key, revision, batch.deleted);
             }
         } else if service.is_none() {
             self.tracker.forget(&key);

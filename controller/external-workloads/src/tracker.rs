@@ -1,4 +1,4 @@
-//! Tracks the writes to the slices of each service: a cache that does not show them yet is too old for planning. Kubernetes'
+//! Tracks the writes to the slices of each service: a cache without them is too old for planning. Kubernetes'
 //! `EndpointSliceTracker`, with the store's revisions instead of generations.
 
 use std::{
@@ -15,9 +15,9 @@ use crate::slice::StoredSlice;
 /// How long a run waits for the cache to catch up, before it is retried later. Normally it is never that far behind.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The last commit of each service. A lock, held for one operation on a map.
+/// The last commit of each service, under a lock that is held for one operation on the map.
 #[derive(Debug, Default)]
-pub(crate) struct Tracker {
+pub(crate) struct CommitTracker {
     commits: Mutex<BTreeMap<Key, Commit>>,
 }
 
@@ -27,14 +27,14 @@ struct Commit {
     deleted: BTreeSet<Key>,
 }
 
-impl Tracker {
+impl CommitTracker {
     /// Forgets everything: other instances may have written since.
     pub(crate) fn clear(&self) {
         self.commits.lock().clear();
     }
 
     /// Records a commit of a service's slices, some of which were deleted.
-    pub(crate) fn committed(&self, service: &Key, revision: i64, deleted: BTreeSet<Key>) {
+    pub(crate) fn record_commit(&self, service: &Key, revision: i64, deleted: BTreeSet<Key>) {
         self.commits.lock().insert(Key::clone(service), Commit { revision, deleted });
     }
 
@@ -43,11 +43,11 @@ impl Tracker {
         self.commits.lock().remove(service);
     }
 
-    /// Returns when a cache shows all writes for a service.
+    /// Waits until a cache contains all recorded writes for a service.
     ///
     /// # Errors
-    /// When it does not for too long.
-    pub(crate) async fn wait_for_view(
+    /// When it does not contain them in time.
+    pub(crate) async fn wait_for_cache(
         &self,
         service: &Key,
         slices: &Cache<StoredSlice>,
@@ -57,12 +57,12 @@ impl Tracker {
         };
         match timeout(CATCH_UP_TIMEOUT, slices.wait_for_revision(revision)).await {
             Ok(seen) => Ok(seen?),
-            Err(_) => Err(format!("the view of the slices is older than revision {revision}").into()),
+            Err(_) => Err(format!("the cache of the slices is older than revision {revision}").into()),
         }
     }
 
     /// True if an event is a write of this process for this service.
-    pub(crate) fn expects(&self, service: &Key, event: &Event<StoredSlice>) -> bool {
+    pub(crate) fn is_own_write(&self, service: &Key, event: &Event<StoredSlice>) -> bool {
         let commits = self.commits.lock();
         let Some(commit) = commits.get(service) else { return false };
         match event.after() {
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn own_writes_are_no_news_and_foreign_ones_are() {
-        let (tracker, web) = (Tracker::default(), Key::from("web"));
+    fn own_writes_are_expected_and_foreign_ones_are_not() {
+        let (tracker, web) = (CommitTracker::default(), Key::from("web"));
         let added = |revision| Event::Added(object("s1", revision));
-        assert!(!tracker.expects(&web, &added(5)));
-        tracker.committed(&web, 5, BTreeSet::from(["s2".into()]));
-        assert!(tracker.expects(&web, &added(5)) && !tracker.expects(&web, &added(6)));
-        assert!(tracker.expects(&web, &Event::Deleted(object("s2", 3))));
-        assert!(!tracker.expects(&web, &Event::Deleted(object("s1", 5))), "another client deletes it");
-        assert!(!tracker.expects(&"db".into(), &added(5)), "that of another service");
+        assert!(!tracker.is_own_write(&web, &added(5)));
+        tracker.record_commit(&web, 5, BTreeSet::from(["s2".into()]));
+        assert!(tracker.is_own_write(&web, &added(5)) && !tracker.is_own_write(&web, &added(6)));
+        assert!(tracker.is_own_write(&web, &Event::Deleted(object("s2", 3))));
+        assert!(!tracker.is_own_write(&web, &Event::Deleted(object("s1", 5))), "another client deletes it");
+        assert!(!tracker.is_own_write(&"db".into(), &added(5)), "that of another service");
         tracker.clear();
-        assert!(!tracker.expects(&web, &added(5)), "after another term nothing is known");
+        assert!(!tracker.is_own_write(&web, &added(5)), "after another term nothing is known");
     }
 
     #[tokio::test(start_paused = true)]
@@ -106,17 +106,17 @@ mod tests {
         let store = MemoryStore::new();
         let (mut reflector, cache) = Reflector::start(store.shared(), &slices(), Vec::new());
         tokio::spawn(async move { while reflector.next().await.is_some() {} });
-        let (tracker, web) = (Tracker::default(), Key::from("web"));
-        tracker.wait_for_view(&web, &cache).await.unwrap();
-        tracker.committed(&web, 1000, BTreeSet::new());
-        let error = tracker.wait_for_view(&web, &cache).await.unwrap_err().to_string();
+        let (tracker, web) = (CommitTracker::default(), Key::from("web"));
+        tracker.wait_for_cache(&web, &cache).await.unwrap();
+        tracker.record_commit(&web, 1000, BTreeSet::new());
+        let error = tracker.wait_for_cache(&web, &cache).await.unwrap_err().to_string();
         assert!(error.contains("older than revision 1000"), "{error}");
 
         let key = slices().key("s/namespace/n").to_string();
         let value = r#"{"address_type":"IPv4"}"#.into();
         let revision = store.commit(vec![Operation::Put { key, value }]).await.unwrap();
-        tracker.committed(&web, revision, BTreeSet::new());
-        tracker.wait_for_view(&web, &cache).await.unwrap();
+        tracker.record_commit(&web, revision, BTreeSet::new());
+        tracker.wait_for_cache(&web, &cache).await.unwrap();
         assert!(cache.last_sync_revision().unwrap() >= revision);
     }
 }

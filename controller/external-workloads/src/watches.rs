@@ -6,7 +6,7 @@ use contiv_proto::{Key as StoredKey, Kind, message::endpointslice::EndpointSlice
 use crate::{
     service::Service,
     slice::{StoredSlice, service_of},
-    tracker::Tracker,
+    tracker::CommitTracker,
     workload::Workload,
 };
 
@@ -71,8 +71,8 @@ pub(crate) fn to_service() -> Mapper<StoredSlice> {
 }
 
 /// True if another writer has changed a slice of this controller.
-pub(crate) fn is_news(tracker: &Tracker, event: &Event<StoredSlice>) -> bool {
+pub(crate) fn is_news(tracker: &CommitTracker, event: &Event<StoredSlice>) -> bool {
     let newest = event.after().or(event.before());
     let service = newest.and_then(|slice| service_key(slice.ours()?));
-    service.is_none_or(|service| !tracker.expects(&service, event))
+    service.is_none_or(|service| !tracker.is_own_write(&service, event))
 }

@@ -70,7 +70,7 @@ async fn main() {
     server.cut();
     server.delete("pods", "default", "p0");
     server.expire();
-    server.mend();
+    server.reconnect();
     let start = Instant::now();
     until_count(&*store, Kind::Pod, pods - 1).await;
     println!("everything listed anew after an outage: {:.1?}; {}", start.elapsed(), memory(&child));

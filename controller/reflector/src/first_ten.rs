@@ -3,17 +3,17 @@
 use std::fmt;
 
 /// The number of listed items. There may be hundreds of thousands more.
-const LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// The first ten of some items, and how many more there are.
 pub(crate) struct FirstTen<'a, T>(pub(crate) &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for FirstTen<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, item) in self.0.iter().take(LISTED).enumerate() {
+        for (number, item) in self.0.iter().take(MAX_LISTED).enumerate() {
             write!(f, "{}{item}", if number == 0 { "" } else { ", " })?;
         }
-        match self.0.len().saturating_sub(LISTED) {
+        match self.0.len().saturating_sub(MAX_LISTED) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

@@ -4,8 +4,8 @@
 //! owner's label: they are never written and never swept. Objects with such a label in Kubernetes are not reflected, since
 //! their owner could not be determined later.
 //!
-//! External workloads are the other way round: people apply them to the store beside a cluster that has none. So those that are
-//! reflected carry an annotation, and all others have another owner.
+//! External workloads are the opposite: people apply them to the store of a cluster that has none itself. So those that the
+//! reflector writes carry an annotation, and all others belong to another owner.
 
 use bytes::Bytes;
 use contiv_proto::{
@@ -13,7 +13,7 @@ use contiv_proto::{
     label::{ENDPOINT_SLICE_MANAGED_BY, EXTERNAL_WORKLOADS_CONTROLLER},
 };
 
-/// The label with the owner of an object. For objects applied by hand beside a reflector.
+/// The label with the owner of an object, for objects that people apply to a store into which a reflector writes.
 pub const MANAGED_BY: &str = "contiv.io/managed-by";
 /// The annotation of external workloads that were reflected.
 pub const REFLECTED: &str = "contiv.io/reflected";

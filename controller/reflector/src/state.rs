@@ -32,7 +32,7 @@ pub(crate) struct State {
     parked: BTreeSet<Path>,
     /// Keys of objects in Kubernetes that another owner's objects have in the store.
     taken: BTreeSet<Path>,
-    /// Those of them that were reported.
+    /// The keys in `taken` that were reported.
     reported: BTreeSet<Path>,
 }
 

@@ -107,7 +107,7 @@ impl<T> PopulatedIndex<T> {
     }
 
     /// The keys of objects with exactly this value, in order.
-    pub(super) fn exactly(&self, value: &str) -> impl Iterator<Item = &Key> {
+    pub(super) fn keys_with(&self, value: &str) -> impl Iterator<Item = &Key> {
         self.from(value).take_while(move |(of, _)| of == value).map(|(_, key)| key)
     }
 

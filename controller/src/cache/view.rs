@@ -85,7 +85,7 @@ impl<T> View<'_, T> {
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        Ok(self.index(index)?.exactly(value).filter_map(|key| self.get(key)).collect())
+        Ok(self.index(index)?.keys_with(value).filter_map(|key| self.get(key)).collect())
     }
 
     /// The objects with a value that begins with `prefix`, by key.
@@ -104,7 +104,7 @@ impl<T> View<'_, T> {
     pub fn parents(&self, index: &str, path: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
         let built = self.index(index)?;
         let starts = (0..=path.len()).filter_map(|end| path.get(..end));
-        let keys: BTreeSet<&Key> = starts.flat_map(|start| built.exactly(start)).collect();
+        let keys: BTreeSet<&Key> = starts.flat_map(|start| built.keys_with(start)).collect();
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
@@ -117,9 +117,9 @@ impl<T> View<'_, T> {
         let built = self.index(index)?;
         let mut labels = selector.iter().map(pair);
         let mut keys: BTreeSet<&Key> =
-            labels.next().map(|label| built.exactly(&label).collect()).unwrap_or_default();
+            labels.next().map(|label| built.keys_with(&label).collect()).unwrap_or_default();
         for label in labels {
-            let also: BTreeSet<&Key> = built.exactly(&label).collect();
+            let also: BTreeSet<&Key> = built.keys_with(&label).collect();
             keys.retain(|key| also.contains(key));
         }
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())

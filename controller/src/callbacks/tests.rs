@@ -70,7 +70,7 @@ async fn deletion_over_compaction_is_delete_with_last_known_object() {
     delete(&other, "/t/bar").await;
     put(&other, "/other", "x").await;
     other.compact();
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(ms(1000)).await;
     assert_eq!(take(&log), ["upsert /t/bar last", "delete /t/bar last"]);
     closer.close().await;
@@ -89,7 +89,7 @@ async fn object_that_was_never_seen_is_not_deleted() {
     put(&other, "/t/bar", "missed").await;
     delete(&other, "/t/bar").await;
     other.compact();
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(ms(1000)).await;
     assert_eq!(take(&log), Vec::<String>::new());
     put(&store, "/t/baz", "seen").await;
@@ -205,7 +205,7 @@ async fn has_synced_turns_true_with_the_first_list() {
     let status = closer.status().clone();
     settle().await;
     assert!(!status.has_synced() && status.last_sync_revision().is_none());
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(ms(1000)).await;
     assert!(status.has_synced());
     let revision = put(&store, "/t/foo", "x").await;

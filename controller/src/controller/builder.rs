@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The default interval of resyncs, consul's force-reconcile interval.
-const RESYNC: Duration = Duration::from_secs(8 * 60 * 60);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// Builds a controller. Errors are reported by [`ControllerBuilder::build`].
 pub struct ControllerBuilder<T> {
@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             on_start: None,
             on_stop: None,
             concurrency: 1,
-            resync: Some(RESYNC),
+            resync: Some(RESYNC_INTERVAL),
             is_warm_standby: false,
             span: Span::none(),
         }
@@ -215,9 +215,9 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Adds a task beside the reconcilers. It starts before the caches are filled and must end when [`Context::stop`] is
-    /// cancelled: it is awaited as long as the [grace](crate::Manager::with_grace) of the manager, and not at all once the
-    /// lease is lost; then it is dropped where it awaits. If it fails, the controller is restarted.
+    /// Adds a task that runs concurrently with the reconcilers. It starts before the caches are filled and must end when
+    /// [`Context::stop`] is cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the
+    /// manager, and not at all once the lease is lost; then it is dropped at its next await point. If it fails, the controller is restarted.
     #[must_use]
     pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
     where

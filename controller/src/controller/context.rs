@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{FirstPass, last_known::LastKnown};
+use super::{FirstPass, deleted_objects::DeletedObjects};
 use crate::{
     cache::{Cache, CacheError, Caches},
     resource::{Key, Object, ResourceType},
@@ -22,7 +22,7 @@ struct Inner<T> {
     cache: Cache<T>,
     caches: Caches,
     first_pass: FirstPass,
-    last_known: LastKnown<T>,
+    deleted_objects: DeletedObjects<T>,
 }
 
 impl<T> Clone for Context<T> {
@@ -39,8 +39,13 @@ impl<T> fmt::Debug for Context<T> {
 
 impl<T> Context<T> {
     pub(super) fn new(setup: Setup, cache: Cache<T>, caches: Caches) -> Self {
-        let inner =
-            Inner { setup, cache, caches, first_pass: FirstPass::new(), last_known: LastKnown::new() };
+        let inner = Inner {
+            setup,
+            cache,
+            caches,
+            first_pass: FirstPass::new(),
+            deleted_objects: DeletedObjects::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -68,7 +73,7 @@ impl<T> Context<T> {
     /// The last known state of a deleted object, until a run for its key has succeeded. None if this controller has not seen
     /// the object in this run.
     pub fn last_known(&self, key: &Key) -> Option<Arc<Object<T>>> {
-        self.inner.last_known.get(key)
+        self.inner.deleted_objects.get(key)
     }
 
     /// Writes to the store while the lease is held.
@@ -86,7 +91,7 @@ impl<T> Context<T> {
         &self.inner.setup.stop
     }
 
-    pub(crate) fn tombstones(&self) -> &LastKnown<T> {
-        &self.inner.last_known
+    pub(crate) fn deleted_objects(&self) -> &DeletedObjects<T> {
+        &self.inner.deleted_objects
     }
 }

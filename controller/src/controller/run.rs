@@ -154,7 +154,7 @@ async fn enqueue_managed<T: Send + Sync + 'static>(
         }
         for event in events {
             if let Event::Deleted(object) = &event {
-                context.tombstones().insert(object);
+                context.deleted_objects().insert(object);
             }
             requests.add(Arc::clone(event.key()));
         }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Resyncs are early by up to this fraction, so that not all keys are due at the same time.
-const JITTER: f64 = 0.2;
+const RESYNC_JITTER: f64 = 0.2;
 
 pub(super) struct Worker<T> {
     pub(super) name: String,
@@ -44,12 +44,12 @@ impl<T: Send + Sync + 'static> Worker<T> {
             tokio::select! {
                 biased;
                 () = abort.cancelled() => return,
-                () = self.work(&key) => {}
+                () = self.process(&key) => {}
             }
         }
     }
 
-    async fn work(&self, key: &Key) {
+    async fn process(&self, key: &Key) {
         if let Some(problem) = self.context.cache().view().unreadable(key) {
             // The reconciler would treat the object as deleted, so it does not run until the object can be read or really is
             // deleted.
@@ -59,24 +59,24 @@ impl<T: Send + Sync + 'static> Worker<T> {
         let deleted = self.context.last_known(key);
         let is_settled = match reconcile(&self.reconciler, self.context.clone(), Key::clone(key)).await {
             Ok(outcome) => {
-                self.succeeded(key, outcome);
+                self.on_success(key, outcome);
                 true
             }
-            Err(error) => self.failed(key, &error),
+            Err(error) => self.on_failure(key, &error),
         };
         if is_settled && let Some(deleted) = deleted {
-            self.context.tombstones().forget(&deleted);
+            self.context.deleted_objects().forget(&deleted);
         }
     }
 
-    fn succeeded(&self, key: &Key, outcome: Outcome) {
+    fn on_success(&self, key: &Key, outcome: Outcome) {
         debug!(controller = self.name, %key, ?outcome, "reconciled");
         self.queue.forget(key);
         self.context.first_pass().passed(key);
         match outcome {
             Outcome::Done => {
                 if self.context.cache().get(key).is_some() {
-                    self.resync(key);
+                    self.schedule_resync(key);
                 }
             }
             Outcome::RequeueAfter(delay) => self.queue.add_after(Key::clone(key), delay),
@@ -85,7 +85,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
     }
 
     /// Records a failure and returns whether the key will not be retried.
-    fn failed(&self, key: &Key, error: &BoxError) -> bool {
+    fn on_failure(&self, key: &Key, error: &BoxError) -> bool {
         match self.queue.retry(Key::clone(key)) {
             Retry::After(delay) => {
                 warn!(controller = self.name, %key, %error, ?delay, "failed to reconcile; trying again");
@@ -93,15 +93,15 @@ impl<T: Send + Sync + 'static> Worker<T> {
             }
             Retry::Dropped => {
                 error!(controller = self.name, %key, %error, "failed to reconcile as often as the budget allows");
-                self.resync(key);
+                self.schedule_resync(key);
                 self.resync.is_none()
             }
         }
     }
 
-    fn resync(&self, key: &Key) {
+    fn schedule_resync(&self, key: &Key) {
         if let Some(interval) = self.resync {
-            let delay = interval.mul_f64(1.0 - rand::rng().random_range(0.0..JITTER));
+            let delay = interval.mul_f64(1.0 - rand::rng().random_range(0.0..RESYNC_JITTER));
             self.queue.add_after(Key::clone(key), delay);
         }
     }

@@ -181,7 +181,7 @@ impl Candidate {
             let won = tokio::select! {
                 () = stop.cancelled() => return SessionEnd::Stopped,
                 () = session.lost() => return SessionEnd::Lost,
-                won = self.win(session) => won,
+                won = self.try_create(session) => won,
             };
             if let Some(create_revision) = won {
                 let fence = Fence { key: self.config.key.clone(), create_revision };
@@ -199,9 +199,9 @@ impl Candidate {
     }
 
     /// Tries to create the key if there is none; returns its creation revision on success.
-    async fn win(&mut self, session: &Session) -> Option<i64> {
+    async fn try_create(&mut self, session: &Session) -> Option<i64> {
         // The answer to an earlier transaction may have been lost; then the key exists and is ours.
-        if let Some(create_revision) = self.observed.created_by(session.mark()) {
+        if let Some(create_revision) = self.observed.create_revision_of(session.mark()) {
             return Some(create_revision);
         }
         if !self.observed.is_absent() {
@@ -231,7 +231,7 @@ impl Candidate {
 
     /// Waits until the key is no longer the one created at this revision.
     async fn lose(&mut self, create_revision: i64) {
-        while !self.observed.has_gone(create_revision) {
+        while !self.observed.is_gone(create_revision) {
             self.observe().await;
         }
     }

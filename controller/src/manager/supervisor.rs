@@ -25,7 +25,7 @@ const LONG_RUN: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long work may take to end where it awaits, before it is dropped.
+/// How long work may take to end at an await point, before it is dropped.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result of a run, unless it panicked.
@@ -37,7 +37,7 @@ pub(super) struct Supervisor {
     pub(super) lease: Lease,
     pub(super) metrics: Option<WorkQueueMetrics>,
     pub(super) queues: Queues,
-    pub(super) grace: Duration,
+    pub(super) grace_period: Duration,
     pub(super) stop: CancellationToken,
 }
 
@@ -71,14 +71,14 @@ impl Supervisor {
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.cancelled() => return,
-                        () = self.lease.is_over(&term) => backoff.reset(),
+                        () = self.lease.until_over(&term) => backoff.reset(),
                     }
                 }
             }
         }
     }
 
-    /// Waits for the lease while the next run is kept warm.
+    /// Waits for the lease, and meanwhile keeps the caches of the next run current.
     async fn wait(&mut self) -> (LeaseTerm, Box<dyn Run>) {
         loop {
             let mut run = Arc::clone(&self.runnable).prepare(&self.store);
@@ -108,7 +108,7 @@ impl Supervisor {
                 self.report(ended);
                 RunEnd::ByItself
             }
-            () = self.lease.is_over(term) => {
+            () = self.lease.until_over(term) => {
                 info!(controller = self.runnable.name(), "the lease is lost; stopping");
                 stop.cancel();
                 self.report(abort_work(task, &abort).await);
@@ -116,7 +116,7 @@ impl Supervisor {
             }
             () = self.stop.cancelled() => {
                 stop.cancel();
-                let ended = match timeout(self.grace, &mut task).await {
+                let ended = match timeout(self.grace_period, &mut task).await {
                     Ok(ended) => ended,
                     Err(_) => abort_work(task, &abort).await,
                 };
@@ -137,7 +137,7 @@ impl Supervisor {
     }
 }
 
-/// Ends a run where it awaits.
+/// Aborts a run at its next await point.
 async fn abort_work(mut task: JoinHandle<Result<(), BoxError>>, abort: &CancellationToken) -> RunResult {
     abort.cancel();
     if let Ok(ended) = timeout(ABORT_TIMEOUT, &mut task).await {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_that_was_long_is_started_again_at_once() {
+    fn long_run_is_restarted_at_once() {
         let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
         assert!(pause_after(Duration::ZERO, &mut backoff) >= FIRST_PAUSE);

@@ -37,7 +37,7 @@ fn owner(text: &String) -> Option<Key> {
 }
 
 #[test]
-fn map_owner_gives_owner_and_filtered_only_one_of_its_type() {
+fn map_owner_returns_the_owner_if_it_has_the_type() {
     let (none, any) = (Caches::default(), Mapper::map_owner(owner));
     let filtered = Mapper::map_owner_filtered(&texts("a"), owner);
     for (text, of_any, of_type_a) in [
@@ -68,7 +68,7 @@ fn multi_mapper_merges_keys_and_map_all_removes_duplicates() {
 }
 
 #[tokio::test]
-async fn mappers_find_their_way_through_caches() {
+async fn cache_mappers_return_keys_of_cached_objects() {
     let caches =
         caches(&[("/a/1", "x"), ("/b/1", "x"), ("/b/2", "x"), ("/b/3", "/x/y"), ("/b/4", "/x")]).await;
     let get = Mapper::cache_get(&texts("a"), |object: &Object<String>| Some(object.value.as_str().into()));
@@ -85,7 +85,7 @@ async fn mappers_find_their_way_through_caches() {
 }
 
 #[tokio::test]
-async fn transforms_are_steps_of_one_way() {
+async fn transforms_can_be_chained() {
     let caches = caches(&[("/a/1", "x"), ("/b/1", "x"), ("/b/2", "owner=/d/2"), ("/b/3", "x")]).await;
     let key_of_a = |object: &Object<String>| vec![object.value.clone()];
     let to_a = || Transform::list(&texts("a"), "text", key_of_a);
@@ -98,7 +98,7 @@ async fn transforms_are_steps_of_one_way() {
 
 /// consul's `WrapAndReplaceType`.
 #[test]
-fn mapper_around_another_changes_the_type_of_its_keys() {
+fn wrapping_mapper_changes_the_type_of_keys() {
     let renamed = |inner: Mapper<String>| {
         let (b, d) = (texts("b"), texts("d"));
         Mapper::new(move |caches, object| {
@@ -117,7 +117,7 @@ fn failing() -> Mapper<String> {
 }
 
 #[tokio::test]
-async fn mapper_that_needs_one_that_fails_gives_nothing() {
+async fn mapper_fails_with_the_error_of_its_inner_mapper() {
     let caches = caches(&[("/a/1", "x")]).await;
     let to_a = Transform::list(&texts("a"), "text", |object: &Object<String>| vec![object.value.clone()]);
     let same = Mapper::replace_type(&texts("c"), &texts("a"));

@@ -10,7 +10,7 @@ use super::Debounce;
 #[derive(Debug)]
 pub(super) struct DelayQueue<K> {
     entries: BTreeMap<K, Entry>,
-    /// The same, ordered by due time.
+    /// The keys in `entries`, ordered by due time.
     by_time: BTreeSet<(Instant, K)>,
 }
 

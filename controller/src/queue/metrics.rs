@@ -135,8 +135,8 @@ impl Instruments {
 
 /// A queue that reports how long its work in progress has taken so far.
 pub(super) trait WorkInProgress: fmt::Debug + Send + Sync {
-    /// The sum and the longest.
-    fn so_far(&self) -> (Duration, Duration);
+    /// How long the work in progress has taken so far: the sum, and the longest.
+    fn total_and_longest(&self) -> (Duration, Duration);
 }
 
 /// Collects the times of work in progress on each scrape, so that they are exact and need not be updated.
@@ -150,9 +150,9 @@ impl Collector for Running {
         let so_far: Vec<(Label, (Duration, Duration))> = {
             let mut queues = self.queues.lock();
             queues.retain(|_, queue| queue.strong_count() > 0);
-            let so_far = queues
-                .iter()
-                .filter_map(|(name, queue)| Some((Label { name: name.clone() }, queue.upgrade()?.so_far())));
+            let so_far = queues.iter().filter_map(|(name, queue)| {
+                Some((Label { name: name.clone() }, queue.upgrade()?.total_and_longest()))
+            });
             so_far.collect()
         };
         for (name, help, longest) in [

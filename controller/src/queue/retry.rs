@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn key_delay_doubles_up_to_the_maximum_and_resets_when_forgotten() {
+    fn key_delay_doubles_to_a_maximum_until_forgotten() {
         let policy =
             RetryPolicy { max_delay: Duration::from_millis(50), bucket: None, ..RetryPolicy::default() };
         let mut retries = Retries::new(policy);

@@ -89,7 +89,7 @@ async fn deletion_is_not_lost_over_compaction() {
     put(&other, "/t/4", "again").await;
     other.compact();
     put(&other, "/t/5", "new").await;
-    store.mend();
+    store.reconnect();
     let events = reflector.next().await.unwrap();
     assert_eq!(describe(&events), ["- goes", "~ changes changed", "- anew", "+ again", "+ new"]);
     assert!(cache.view().down().is_none());
@@ -105,7 +105,7 @@ async fn outage_is_reported_and_cache_stays() {
     assert!(tokio::time::timeout(ms(500), reflector.next()).await.is_err());
     assert!(cache.view().down().unwrap().contains("the wire is cut"));
     assert_eq!(cache.get("/t/1").unwrap().value, "a");
-    store.mend();
+    store.reconnect();
     assert!(tokio::time::timeout(Duration::from_secs(10), reflector.next()).await.is_err());
     assert_eq!(cache.view().down(), None);
 }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The time limit of all events. Generous, so that a busy machine fails no test.
-const LIMIT: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Arena {
     pub(crate) etcd: Vec<Etcd>,
@@ -74,7 +74,7 @@ impl Arena {
             // While a member of etcd is down, the result of a write may be unknown; repeating it is harmless.
             let start = Instant::now();
             while let Err(error) = self.store.commit(vec![operation.clone()]).await {
-                assert!(start.elapsed() < LIMIT, "{error}");
+                assert!(start.elapsed() < EVENT_TIMEOUT, "{error}");
                 sleep(Duration::from_millis(50)).await;
             }
             let wanted = if delete { GONE.to_owned() } else { format!("v{}", self.step) };
@@ -98,7 +98,7 @@ impl Arena {
                 }
                 return holder;
             }
-            assert!(start.elapsed() < LIMIT, "nobody holds the lease");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "nobody holds the lease");
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -123,7 +123,7 @@ impl Arena {
             if wrong.is_empty() {
                 break;
             }
-            assert!(start.elapsed() < LIMIT, "lost: {wrong:?} of {outputs:?}");
+            assert!(start.elapsed() < EVENT_TIMEOUT, "lost: {wrong:?} of {outputs:?}");
             sleep(Duration::from_millis(50)).await;
         }
         let revision = self.store.list(INPUT).await.unwrap().revision;
@@ -195,22 +195,22 @@ impl Contender {
         }
     }
 
-    pub(crate) async fn mend(&mut self) {
+    pub(crate) async fn reconnect(&mut self) {
         for wire in &mut self.wires {
-            wire.mend().await.unwrap();
+            wire.reconnect().await.unwrap();
         }
     }
 
     /// Waits until the store has refused a write of this term.
-    pub(crate) async fn is_refused(&mut self, term: i64) {
+    pub(crate) async fn wait_until_refused(&mut self, term: i64) {
         let refused = self.refused.wait_for(|terms| terms.contains(&term));
-        let refused = timeout(LIMIT, refused).await.expect("no write was refused").map(drop);
+        let refused = timeout(EVENT_TIMEOUT, refused).await.expect("no write was refused").map(drop);
         refused.expect("the process has ended");
     }
 
     /// Ends the process by ending its input.
     async fn end(&mut self) {
         drop(self.process.stdin.take());
-        timeout(LIMIT, self.process.wait()).await.expect("it does not end").unwrap();
+        timeout(EVENT_TIMEOUT, self.process.wait()).await.expect("it does not end").unwrap();
     }
 }

@@ -41,7 +41,7 @@ async fn holder_paused_beyond_its_lease_writes_nothing_on_wake_up() {
         arena.work(20).await;
         arena.contenders[holder.index].signal(Signal::SIGCONT);
         // It continues where it stopped, and the store refuses its write.
-        arena.contenders[holder.index].is_refused(holder.term).await;
+        arena.contenders[holder.index].wait_until_refused(holder.term).await;
         arena.work(20).await;
     }
     let history = arena.end().await;
@@ -58,8 +58,8 @@ async fn holder_that_is_partitioned_writes_nothing_when_it_is_back() {
         arena.work(20).await;
         arena.holder_after(&holder).await;
         arena.work(20).await;
-        arena.contenders[holder.index].mend().await;
-        arena.contenders[holder.index].is_refused(holder.term).await;
+        arena.contenders[holder.index].reconnect().await;
+        arena.contenders[holder.index].wait_until_refused(holder.term).await;
         arena.work(20).await;
     }
     let history = arena.end().await;

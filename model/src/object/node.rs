@@ -23,7 +23,8 @@ pub struct Node {
     pub zone: Option<Arc<str>>,
     /// Whether it is about to be deleted: it has a deletion timestamp, or the cluster autoscaler has marked it with the taint
     /// `ToBeDeletedByClusterAutoscaler`.
-    pub is_leaving: bool,
+    #[serde(rename = "is_leaving")]
+    pub is_being_deleted: bool,
 }
 
 impl Node {

@@ -153,7 +153,7 @@ fn merge(
         };
         backends.push((
             backend,
-            best_ones().map(|endpoint| endpoint.hint).fold(TopologyHint::NOT, TopologyHint::and),
+            best_ones().map(|endpoint| endpoint.hint).fold(TopologyHint::NOT, TopologyHint::merge),
         ));
     }
     backends

@@ -22,7 +22,7 @@ pub struct ProcessorConfig {
     pub node_port_addresses: BTreeSet<NodePortAddresses>,
     /// Node ports answer on 127.0.0.1 too.
     pub node_ports_on_loopback: bool,
-    /// Interfaces by which this node reaches the network outside. Empty: those with an address this node is known by, and all
+    /// Interfaces by which this node reaches the external network. Empty: those with an address this node is known by, and all
     /// physical ones.
     pub external_interfaces: BTreeSet<InterfacePattern>,
     /// The interfaces at which services answer received packets; empty for all.
@@ -132,11 +132,11 @@ impl fmt::Display for NodePortAddresses {
 /// A setting that selects interfaces where services answer. Contiv's frontends are both kinds together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServiceInterfaces {
-    /// Those of the pods that are attached to this node's dataplane.
+    /// The interfaces of the pods that are attached to this node's dataplane.
     Pods,
-    /// Those to the network outside.
+    /// The interfaces to the external network.
     External,
-    /// By their names.
+    /// Interfaces with these names.
     Named(InterfacePattern),
 }
 
@@ -169,7 +169,7 @@ pub enum LocalDetect {
     PodCidrs,
     /// By the interfaces where their packets arrive.
     Interfaces(BTreeSet<InterfacePattern>),
-    /// Not at all: pods count as outside, and no client is masqueraded on the way to a cluster IP.
+    /// Not at all: pods count as external, and no client is masqueraded on the way to a cluster IP.
     None,
 }
 

@@ -12,13 +12,14 @@ use crate::{InterfaceName, InterfacePattern, PodId, ServiceId, object::CustomInt
 /// The two sets of interfaces that renderers get, and what the first is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interfaces {
-    /// By which clients come: of pods, and to the network outside.
+    /// The interfaces by which clients come: those of pods, and those to the external network.
     pub(super) frontends: BTreeSet<InterfaceName>,
-    /// By which backends are reached: of pods that are some, and the main ones to the network outside.
+    /// The interfaces by which backends are reached: those of pods that are backends, and the main ones to the external
+    /// network.
     pub(super) backends: BTreeSet<InterfaceName>,
-    /// Those of attached pods on the node's side.
+    /// The interfaces of attached pods, on the node's side.
     pods: BTreeSet<InterfaceName>,
-    /// To the network outside.
+    /// The interfaces to the external network.
     external: BTreeSet<InterfaceName>,
 }
 
@@ -53,7 +54,7 @@ impl Interfaces {
         interfaces
     }
 
-    /// The interfaces to the network outside. Backends elsewhere are behind those with an address that this node is known by.
+    /// The interfaces to the external network. Backends elsewhere are behind those with an address that this node is known by.
     fn of_node(local: &LocalInterfaces, placement: &Placement, config: &ProcessorConfig) -> Self {
         let mut interfaces = Self::default();
         for (name, interface) in local {

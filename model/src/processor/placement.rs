@@ -71,8 +71,8 @@ impl Placement {
     pub(super) fn derive(cache: &Cache, config: &ProcessorConfig, local_ips: &BTreeSet<IpAddr>) -> Self {
         let this = &config.node_name;
         let stored = cache.nodes.get(this);
-        let of_vpp_nodes = |is_meant: &dyn Fn(&NodeName) -> bool| -> Vec<IpAddr> {
-            let vpp_nodes = cache.vpp_nodes.values().filter(|node| is_meant(&node.name));
+        let of_vpp_nodes = |is_selected: &dyn Fn(&NodeName) -> bool| -> Vec<IpAddr> {
+            let vpp_nodes = cache.vpp_nodes.values().filter(|node| is_selected(&node.name));
             vpp_nodes.flat_map(|node| node.ips.iter().copied()).collect()
         };
         let mut all_node_ips = config.node_ips.clone();
@@ -185,8 +185,8 @@ fn node_port_ips(
     primary: &BTreeSet<IpAddr>,
     local_ips: &BTreeSet<IpAddr>,
 ) -> BTreeSet<IpAddr> {
-    let of_interfaces = |is_meant: &dyn Fn(&IpAddr) -> bool| -> Vec<IpAddr> {
-        local_ips.iter().filter(|ip| !ip.is_loopback() && is_meant(ip)).copied().collect()
+    let of_interfaces = |is_selected: &dyn Fn(&IpAddr) -> bool| -> Vec<IpAddr> {
+        local_ips.iter().filter(|ip| !ip.is_loopback() && is_selected(ip)).copied().collect()
     };
     let mut ips = BTreeSet::new();
     for addresses in &config.node_port_addresses {

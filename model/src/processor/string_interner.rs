@@ -91,8 +91,8 @@ impl StringInterner {
 
     /// Runs whenever the number of names has doubled, so that its cost for each name is negligible.
     fn drop_unused(&mut self) {
-        const FEW: usize = 1000;
-        if self.common.len() + self.services.len() > 2 * self.kept.max(FEW) {
+        const MIN_KEPT: usize = 1000;
+        if self.common.len() + self.services.len() > 2 * self.kept.max(MIN_KEPT) {
             for names in [&mut self.common, &mut self.services] {
                 names.retain(|name| Arc::strong_count(name) > 1);
             }

@@ -46,7 +46,7 @@ impl TopologyHint {
     }
 
     /// Merges the hints of two endpoints with the same address and port.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn merge(self, other: Self) -> Self {
         Self { node: self.node.max(other.node), zone: self.zone.max(other.zone) }
     }
 }

@@ -34,7 +34,7 @@ pub enum Rule {
     InternalLocal,
     /// External address or node port, external policy Cluster.
     ExternalCluster,
-    /// External address or node port, external policy Local, client outside.
+    /// External address or node port, external policy Local, external client.
     ExternalLocal,
     /// External address or node port, external policy Local, client on this node: as if the packet had gone out to the
     /// load balancer and come back by any node.
@@ -48,7 +48,7 @@ impl Rule {
             (FrontendKind::ClusterIp, TrafficPolicy::Cluster, ..) => Self::InternalCluster,
             (FrontendKind::ClusterIp, TrafficPolicy::Local, ..) => Self::InternalLocal,
             (_, _, TrafficPolicy::Cluster, _) => Self::ExternalCluster,
-            (_, _, TrafficPolicy::Local, Client::Outside) => Self::ExternalLocal,
+            (_, _, TrafficPolicy::Local, Client::External) => Self::ExternalLocal,
             (_, _, TrafficPolicy::Local, Client::LocalPod | Client::Node) => Self::ExternalLocalFromInside,
         }
     }
@@ -70,7 +70,7 @@ pub enum Pool {
         /// How many ready ones are assigned to others.
         left_out: usize,
     },
-    /// None is ready: those terminating but still serving.
+    /// The terminating ones that still serve, since none is ready.
     Terminating,
 }
 
@@ -148,7 +148,7 @@ impl Masquerade {
             (Rule::ExternalCluster, _) => Self::HiddenByExternalCluster,
             (_, Client::LocalPod) => Self::KeptForPodByExternalLocal,
             (_, Client::Node) => Self::HiddenForNode,
-            (_, Client::Outside) => Self::KeptByExternalLocal,
+            (_, Client::External) => Self::KeptByExternalLocal,
         }
     }
 
@@ -208,7 +208,8 @@ pub(super) fn deliver(
         state: backend.state,
         hairpin: backend.local && backend.address == flow.from(),
         egress: egress::is_masqueraded(snapshot, client, backend.address),
-        stays: snapshot.node.is_own(backend.address) && !snapshot.node.is_own(flow.from()),
+        stays: snapshot.node.is_local_address(backend.address)
+            && !snapshot.node.is_local_address(flow.from()),
     };
     (!backends.is_empty()).then(|| Delivery {
         rule,

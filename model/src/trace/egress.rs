@@ -16,7 +16,7 @@ pub(super) fn is_masqueraded(snapshot: &Snapshot, client: Client, to: IpAddr) ->
     };
     client == Client::LocalPod
         && !to.is_unspecified()
-        && !snapshot.node.is_own(to)
+        && !snapshot.node.is_local_address(to)
         && !excluded.iter().any(|range| range.contains(to))
         && !is_routed_service()
 }

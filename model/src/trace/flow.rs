@@ -43,7 +43,7 @@ impl Flow {
         }
     }
 
-    /// The same, arriving at this interface. Where pods are identified by their interfaces, it decides whether the client is
+    /// The flow, arriving at this interface. Where pods are identified by their interfaces, it decides whether the client is
     /// one.
     #[must_use]
     pub fn by_interface(self, interface: InterfaceName) -> Self {
@@ -100,7 +100,8 @@ pub enum Client {
     /// This node: one of its known addresses, or loopback.
     Node,
     /// Any other client, also pods of other nodes; and pods of this node where they cannot be identified.
-    Outside,
+    #[serde(rename = "outside")]
+    External,
 }
 
 impl Client {
@@ -114,10 +115,10 @@ impl Client {
             || flow.interface.as_ref().is_some_and(comes_by);
         if is_pod {
             Self::LocalPod
-        } else if node.is_own(flow.from) {
+        } else if node.is_local_address(flow.from) {
             Self::Node
         } else {
-            Self::Outside
+            Self::External
         }
     }
 }
@@ -128,7 +129,7 @@ impl Client {
 pub enum Detection {
     /// They can.
     Known,
-    /// No, so they count as outside: their ranges are unknown, or detection is off.
+    /// No, so they count as external: their ranges are unknown, or detection is off.
     Unknown,
     /// They are identified by their interfaces, and the flow's interface is unknown.
     NeedsInterface,

@@ -32,8 +32,9 @@ pub struct Trace {
     /// Whether pods of this node can be identified.
     pub detection: Detection,
     /// The service port that it matches; none if no service does.
-    pub hit: Option<MatchedPort>,
-    /// Services that ask for the same destination and do not get it.
+    #[serde(rename = "hit")]
+    pub matched_port: Option<MatchedPort>,
+    /// Services that claim the same destination, which another service holds.
     pub lost: Vec<LostClaim>,
     /// The outcome.
     pub verdict: Verdict,
@@ -77,7 +78,7 @@ pub enum DropReason {
     SourceRanges(BTreeSet<IpNetwork>),
     /// There are backends, but none on this node, and the internal policy is Local.
     InternalPolicyLocal,
-    /// There are backends, but none on this node, the external policy is Local, and the client is outside.
+    /// There are backends, but none on this node, the external policy is Local, and the client is external.
     ExternalPolicyLocal,
     /// It comes in by this interface, where services do not answer.
     Interface(InterfaceName),
@@ -94,20 +95,20 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
         _ if closed.is_some() && client != Client::Node && is_service(snapshot, flow) => {
             Verdict::Dropped(DropReason::Interface(closed.cloned().unwrap_or_else(|| InterfaceName::new(""))))
         }
-        Some(claim) => of_service(claim, flow, client, snapshot),
-        None => without_service(snapshot, flow, client),
+        Some(claim) => service_verdict(claim, flow, client, snapshot),
+        None => no_service_verdict(snapshot, flow, client),
     };
     Trace {
         flow: flow.clone(),
         client,
         detection: Detection::of(flow, &snapshot.node),
-        hit: claim.map(|claim| claim.matched_port()),
+        matched_port: claim.map(|claim| claim.matched_port()),
         lost,
         verdict,
     }
 }
 
-fn of_service(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
+fn service_verdict(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
     let Claim { service, port, kind, .. } = *claim;
     if kind != FrontendKind::NodePort && !service.assignment.addresses.translates() {
         return Verdict::Routed;
@@ -151,7 +152,7 @@ fn forbidding_ranges(
     (is_restricted && !is_allowed).then_some(ranges)
 }
 
-fn without_service(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdict {
+fn no_service_verdict(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdict {
     let to = flow.to();
     let has_it = |service: &&Arc<ContivService>| {
         service.assignment.addresses.translates() && service.cluster_ips.contains(&to)

@@ -30,11 +30,11 @@ fn range(text: &str) -> IpNetwork {
     text.parse().unwrap()
 }
 
-fn here() -> Backend {
+fn local_backend() -> Backend {
     Backend { local: true, ..Backend::new(LOCAL.parse().unwrap()) }
 }
 
-fn there() -> Backend {
+fn remote_backend() -> Backend {
     Backend::new(REMOTE.parse().unwrap())
 }
 

@@ -14,17 +14,17 @@ impl Display for Trace {
         let client = match (self.client, self.detection) {
             (Client::LocalPod, _) => "a pod of this node",
             (Client::Node, _) => "this node itself",
-            (Client::Outside, Detection::Known) => "outside: neither this node nor one of its pods",
-            (Client::Outside, Detection::Unknown) => {
-                "outside: no range or interface of pods is known, so pods of this node count as outside too"
+            (Client::External, Detection::Known) => "external: neither this node nor one of its pods",
+            (Client::External, Detection::Unknown) => {
+                "external: no range or interface of pods is known, so pods of this node count as external too"
             }
-            (Client::Outside, Detection::NeedsInterface) => {
-                "outside, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
+            (Client::External, Detection::NeedsInterface) => {
+                "external, if it does not come from a pod of this node: say by which interface, as in ADDR%IFACE"
             }
         };
         line(f, "client", client)?;
-        match &self.hit {
-            Some(hit) => line(f, "service", hit)?,
+        match &self.matched_port {
+            Some(port) => line(f, "service", port)?,
             None => line(f, "service", "none has this address, port and protocol")?,
         }
         for claim in &self.lost {
@@ -39,7 +39,7 @@ impl Display for Trace {
             )?;
         }
         match &self.verdict {
-            Verdict::Backends(delivery) => of_delivery(f, delivery),
+            Verdict::Backends(delivery) => write_delivery(f, delivery),
             Verdict::Rejected(reason) => {
                 line(f, "verdict", "REJECTED: the client is refused at once (TCP reset or ICMP error)")?;
                 line(f, "why", reason)
@@ -86,7 +86,7 @@ impl Display for MatchedPort {
     }
 }
 
-fn of_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
+fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
     match delivery.candidates.len() {
         1 => line(f, "verdict", "SERVED by one backend")?,
         count => line(f, "verdict", format_args!("SERVED by one of {count} backends"))?,

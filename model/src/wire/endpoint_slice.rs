@@ -79,7 +79,7 @@ fn endpoint(
     };
     let path = format_args!("endpoints[{index}].addresses[0]");
     let ip = problems
-        .address(path, first, |text| field::routable_ip(text).and_then(|ip| of_type(ip, address_type)))?;
+        .address(path, first, |text| field::routable_ip(text).and_then(|ip| check_type(ip, address_type)))?;
     let conditions = endpoint.conditions.unwrap_or_default();
     Some(SliceEndpoint {
         address: endpoints::address(ip, &endpoint.node_name, endpoint.target_ref.as_ref(), namespace),
@@ -99,7 +99,7 @@ fn hints(hints: &proto::endpoint_slice::Hints) -> Hints {
     }
 }
 
-fn of_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
+fn check_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
     if ip.is_ipv4() == (address_type == AddressType::Ipv4) {
         return Ok(ip);
     }

@@ -43,7 +43,7 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
         external_ips,
         pod_cidrs,
         zone: zone.map(|zone| zone.as_str().into()),
-        is_leaving: message.deletion_timestamp != 0
+        is_being_deleted: message.deletion_timestamp != 0
             || message.taints.iter().any(|taint| taint.key == TO_BE_DELETED),
     })
 }

@@ -37,7 +37,7 @@ fn annotation_wins_over_configuration_which_is_for_others() {
 }
 
 #[test]
-fn address_shared_by_two_services_is_translated_while_both_have_it() {
+fn shared_address_is_translated_while_two_services_have_it() {
     let mut processor = mk_processor_with([put(asking("a/one", "10.96.0.1"))]);
     assert_eq!(carrier(&processor, "a/one"), Carrier::Route);
     let other = Service {

@@ -172,7 +172,7 @@ pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Nod
         external_ips: Vec::new(),
         pod_cidrs: pod_cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
         zone: None,
-        is_leaving: false,
+        is_being_deleted: false,
     }
 }
 

@@ -281,7 +281,7 @@ fn pods_endpoints_and_ports_may_come_and_go_in_any_order() {
 
 /// Scenario 17. Here the cluster address is not limited; see the defects.
 #[test]
-fn external_policy_local_selects_local_backends_but_not_for_cluster_ips() {
+fn external_policy_local_does_not_apply_to_cluster_ips() {
     let mut processor = mk_fixture();
     let service = Service { external_policy: TrafficPolicy::Local, ..service1() };
     let endpoints = mk_endpoints("default/service1", &[mk_subset(&[pod1(), pod3()], &["http:8080/tcp"])]);

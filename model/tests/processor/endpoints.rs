@@ -91,7 +91,7 @@ fn several_slices_add_up_and_may_have_different_target_ports() {
 }
 
 #[test]
-fn slice_that_moves_to_another_service_is_removed_from_the_first() {
+fn slice_moved_to_another_service_leaves_the_first() {
     let slice = mk_slice("default/s", "web", &[ready(at("10.2.0.1"))], &["http:8080/tcp"]);
     let mut processor = mk_processor_with([
         web(),

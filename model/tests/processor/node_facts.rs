@@ -167,7 +167,7 @@ fn node_ports_of_cluster_answer_for_other_nodes_too() {
     let facts = processor.snapshot().node;
     assert_eq!(facts.node_ips, ips(&["192.168.1.1"]), "health checks are served there");
     assert_eq!(facts.other_node_ips, ips(&["192.168.1.2", "203.0.113.9"]));
-    assert!(!facts.is_own(ip("192.168.1.2")));
+    assert!(!facts.is_local_address(ip("192.168.1.2")));
     let changes = processor.apply([Event::Delete(ObjectKey::Node(NodeName::new("worker")))]);
     assert!(changes.node.unwrap().other_node_ips.is_empty());
     assert!(self::facts(config()).other_node_ips.is_empty(), "off by default");

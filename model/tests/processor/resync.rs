@@ -14,7 +14,7 @@ fn content() -> Vec<contiv_model::Object> {
 }
 
 #[test]
-fn same_content_again_changes_nothing_and_keeps_values_in_memory() {
+fn same_content_again_changes_nothing_and_shares_memory() {
     let mut processor = mk_processor();
     assert!(!processor.resync(mk_resync(content())).is_empty());
     let before = processor.snapshot();

@@ -27,7 +27,7 @@ pub fn json(snapshot: &Snapshot) -> Value {
 /// The titles of the columns of [`rows`].
 pub const COLUMNS: [&str; 6] = ["SERVICE", "PORT", "ADDRESS", "TYPE", "POLICY", "BACKENDS"];
 
-/// A table for people: one row for each address of each service port, with the backends for clients outside of this node.
+/// A table for people: one row for each address of each service port, with the backends for external clients.
 pub fn rows(snapshot: &Snapshot) -> Vec<[String; COLUMNS.len()]> {
     let mut rows = Vec::new();
     for service in snapshot.services.values() {
@@ -67,7 +67,7 @@ fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
     cluster.chain(external).chain(node_port).collect()
 }
 
-/// The first few backends for a client outside of this node, from an address of this family with this policy.
+/// The first few backends for an external client, from an address of this family with this policy.
 fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> String {
     const MAX_SHOWN_BACKENDS: usize = 4;
     let of_family = |backend: &&Backend| ipv4.is_none_or(|ipv4| backend.address.is_ipv4() == ipv4);

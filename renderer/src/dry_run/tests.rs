@@ -71,7 +71,7 @@ table inet contiv {
 
 	# Sends a new connection to one of its slots.
 	chain pick-node-port-v4-2-external-1 {
-		# Clients outside get backends of this node.
+		# External clients get backends of this node.
 		meta priority set none ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local dnat ip to ip daddr & 0.0.0.0 . meta l4proto . th dport . numgen random mod 1 map @backends-external4
 		# Their slot is empty: no other backend is for them.
 		ip saddr != @pods4 iifname != @pod-interfaces4 fib saddr type != local drop
@@ -87,7 +87,7 @@ table inet contiv {
 
 	# Sends a new connection to one of its slots.
 	chain pick-node-port-v6-1-external-1 {
-		# Clients outside get backends of this node.
+		# External clients get backends of this node.
 		meta priority set none ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local dnat ip6 to ip6 daddr & :: . meta l4proto . th dport . numgen random mod 1 map @backends-external6
 		# Their slot is empty: no other backend is for them.
 		ip6 saddr != @pods6 iifname != @pod-interfaces6 fib saddr type != local drop

@@ -3,7 +3,7 @@
 /// Marks an attribute whose payload is attributes again.
 const NLA_F_NESTED: u16 = 1 << 15;
 const NLA_TYPE_MASK: u16 = 0x3fff;
-const HEADER: usize = 4;
+const HEADER_BYTES: usize = 4;
 
 /// Appends attributes to a message.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl<'a> Writer<'a> {
         self.pad();
     }
 
-    /// The same for bytes that are written in place.
+    /// Adds an attribute whose payload `fill` writes in place.
     pub(crate) fn payload(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         self.header(kind, 0);
@@ -71,7 +71,7 @@ impl<'a> Writer<'a> {
 
     fn header(&mut self, kind: u16, payload: usize) {
         #[allow(clippy::cast_possible_truncation)]
-        let length = (HEADER + payload) as u16;
+        let length = (HEADER_BYTES + payload) as u16;
         self.bytes.extend_from_slice(&length.to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
     }
@@ -91,14 +91,14 @@ impl<'a> Attributes<'a> {
         self.marked().map(|(kind, _, payload)| (kind, payload))
     }
 
-    /// The same, with whether the attribute is marked as nested. [`Writer`] marks them, the kernel may not.
+    /// Type, whether it is marked as nested, and payload of each attribute. [`Writer`] marks them, the kernel may not.
     pub(crate) fn marked(self) -> impl Iterator<Item = (u16, bool, &'a [u8])> {
         let mut bytes = self.0;
         std::iter::from_fn(move || {
-            let header = bytes.first_chunk::<HEADER>()?;
+            let header = bytes.first_chunk::<HEADER_BYTES>()?;
             let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
             let kind = u16::from_ne_bytes([header[2], header[3]]);
-            let payload = bytes.get(HEADER..length)?;
+            let payload = bytes.get(HEADER_BYTES..length)?;
             bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
             Some((kind & NLA_TYPE_MASK, kind & NLA_F_NESTED != 0, payload))
         })

@@ -27,7 +27,7 @@ use crate::kernel::{self, ListenerEvent, Notifications};
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// The kernel packs notifications into pieces of at most a page, or of one message.
-const PIECE: usize = 64 << 10;
+const READ_BUFFER: usize = 64 << 10;
 
 /// Receives the changes of other processes.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Listener {
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
-        SockRef::from(&socket).attach_filter(&all_but(own))?;
+        SockRef::from(&socket).attach_filter(&exclude_origin(own))?;
         socket.bind(&SocketAddr::new(0, 0))?;
         for group in groups {
             socket.add_membership(*group)?;
@@ -67,7 +67,7 @@ impl Listener {
     }
 
     fn receive(&self) -> io::Result<Vec<u8>> {
-        let mut received = Vec::with_capacity(PIECE);
+        let mut received = Vec::with_capacity(READ_BUFFER);
         self.socket.recv(&mut received, 0)?;
         Ok(received)
     }
@@ -133,16 +133,16 @@ impl kernel::Membership for Membership {
 
 /// A classic BPF filter that passes messages whose origin is another port than `own`. Source: the kernel's
 /// `include/uapi/linux/filter.h` and `bpf_common.h`.
-fn all_but(own: u32) -> [SockFilter; 4] {
+fn exclude_origin(own: u32) -> [SockFilter; 4] {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     /// The offset of `nlmsg_pid` in the header of the first message; all messages of one piece have the same.
-    const ORIGIN: u32 = 12;
+    const ORIGIN_OFFSET: u32 = 12;
     // The filter loads the host-order field as if it were in network order.
     let own = u32::from_be_bytes(own.to_ne_bytes());
     [
-        SockFilter::new(LOAD_WORD, 0, 0, ORIGIN),
+        SockFilter::new(LOAD_WORD, 0, 0, ORIGIN_OFFSET),
         SockFilter::new(JUMP_IF_EQUAL, 0, 1, own),
         SockFilter::new(RETURN, 0, 0, 0),
         SockFilter::new(RETURN, 0, 0, u32::MAX),

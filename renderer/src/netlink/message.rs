@@ -93,7 +93,7 @@ impl<'a> Message<'a> {
 }
 
 /// True if these bytes are messages, each of them complete.
-pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+pub(crate) fn has_complete_messages(bytes: &[u8]) -> bool {
     let length: usize =
         messages(bytes).map(|message| (MESSAGE_HEADER + message.payload.len()).next_multiple_of(4)).sum();
     // The last one may be unpadded.

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use super::NetlinkError;
-use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, is_whole, messages};
+use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, has_complete_messages, messages};
 use crate::kernel::{Kernel, Membership, NetfilterSocket};
 
 /// A netfilter netlink socket of the real kernel or a model.
@@ -83,7 +83,7 @@ impl Socket {
         let failed = |source| NetlinkError::Socket { action, source };
         let received = self.inner.receive().map_err(failed)?;
         // Waiting for a truncated answer would last forever.
-        if is_whole(&received) {
+        if has_complete_messages(&received) {
             Ok(received)
         } else {
             Err(failed(io::Error::other("the answer is cut short")))

@@ -28,7 +28,7 @@ impl PrefetchedElements {
         if !(1..=2 * COMPARE_LIMIT).contains(&capacity) {
             return Ok(None);
         }
-        let elements = read::lasting_elements(socket, &existing)?;
+        let elements = read::static_elements(socket, &existing)?;
         Ok((socket.generation()? == generation).then_some(Self { generation, elements }))
     }
 

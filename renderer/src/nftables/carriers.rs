@@ -1,5 +1,4 @@
-//! Reads which services were carried by routes when the table was written: the table has their frontends.
-//! Pure.
+//! Determines which services routes carried when the table was written: the table contains their frontends. Pure.
 
 use std::sync::Arc;
 
@@ -7,15 +6,16 @@ use contiv_model::{Carrier, ContivService, Snapshot};
 
 use super::{
     element::FrontendKey,
-    elements::of_routed,
+    elements,
     layout::{Set, SetKind},
     read::Elements,
 };
 
-/// The snapshot with a decision for services that keep their carrier; none if there are no such services.
+/// A copy of the snapshot in which services with the carrier `AsBefore` get the carrier `Route`, if routes carried them
+/// according to the table. None if there are no such services.
 pub(super) fn with_previous_carriers(snapshot: &Snapshot, found: &Elements) -> Option<Snapshot> {
     let is_undecided = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::AsBefore;
-    let routed = snapshot.services.values().filter(is_undecided).filter(|service| passes(service, found));
+    let routed = snapshot.services.values().filter(is_undecided).filter(|service| was_routed(service, found));
     let routed: Vec<Arc<ContivService>> = routed.map(Arc::clone).collect();
     if routed.is_empty() {
         return None;
@@ -28,13 +28,13 @@ pub(super) fn with_previous_carriers(snapshot: &Snapshot, found: &Elements) -> O
     Some(decided)
 }
 
-fn passes(service: &ContivService, found: &Elements) -> bool {
+fn was_routed(service: &ContivService, found: &Elements) -> bool {
     let is_routed = |frontend: &FrontendKey| {
-        let mut elements = found.frontends.get(frontend).into_iter().flatten();
-        elements.any(|element| element.set.kind == SetKind::RoutedFrontends)
+        let mut current = found.frontends.get(frontend).into_iter().flatten();
+        current.any(|element| element.set.kind == SetKind::RoutedFrontends)
             // A table of an earlier layout names only the addresses in a set that is still there.
             || !found.shaped.contains(&Set::new(SetKind::RoutedFrontends, frontend.family()))
-                && found.others.contains(&of_routed(frontend.address))
+                && found.others.contains(&elements::of_routed(frontend.address))
     };
     service.ports.iter().any(|port| {
         let key = |address| FrontendKey { address, protocol: port.protocol, port: port.port };
@@ -53,7 +53,7 @@ mod tests {
     };
 
     #[test]
-    fn service_the_table_lets_pass_stays_with_routes() {
+    fn service_routed_in_the_table_stays_with_routes() {
         let frontend = FrontendKey { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
         let mut service = ContivService::new(ServiceId::new("default", "web"));
         service.cluster_ips = [frontend.address].into();
@@ -73,7 +73,7 @@ mod tests {
             let mut found = Elements { shaped: Set::all().collect(), ..Elements::default() };
             let element = match kind {
                 // That of an earlier layout.
-                SetKind::Routed => of_routed(frontend.address),
+                SetKind::Routed => elements::of_routed(frontend.address),
                 _ => Element { set, key: Key::Frontend(frontend), value: Value::None },
             };
             if kind == SetKind::Routed {

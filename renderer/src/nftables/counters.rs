@@ -29,7 +29,7 @@ pub struct Connections {
 /// counter restarts at zero when the frontend's number of slots changes, since that replaces its element, and when the table is
 /// created again. The addresses of a node port are one frontend.
 ///
-/// Reads only the sets with counters; the time grows with their elements. Concurrent changes do not interrupt it. Needs
+/// Reads only the sets with counters, in a time proportional to their elements. Concurrent changes do not interrupt it. Needs
 /// CAP_NET_ADMIN.
 ///
 /// # Errors
@@ -43,29 +43,29 @@ pub fn connections() -> Result<Connections, InspectError> {
     for set in Set::all().filter(|set| set.kind.form().has_counter()) {
         // An element that is listed twice counts once.
         let mut counts = BTreeMap::new();
-        let of_set = |message: &mut Writer<'_>| {
+        let write_request = |message: &mut Writer<'_>| {
             message.text(elem::LIST_TABLE, TABLE);
             message.text(elem::LIST_SET, &set.name());
         };
-        socket.pass(msg::GETSETELEM, of_set, |object| {
+        socket.pass(msg::GETSETELEM, write_request, |object| {
             let elements = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
             let elements = elements.filter(|(kind, _)| *kind == LIST_ELEM);
-            let counted = elements.filter_map(|(_, element)| counted(set, Attributes(element)));
+            let counted = elements.filter_map(|(_, element)| parse_counter(set, Attributes(element)));
             counts.extend(counted.filter(|(_, packets)| *packets > 0));
         })?;
-        let of_kind = match set.kind {
+        let totals = match set.kind {
             SetKind::NoEndpoints | SetKind::NoLocalEndpoints => &mut connections.refused,
             _ => &mut connections.served,
         };
         for (frontend, packets) in counts {
-            *of_kind.entry(frontend).or_default() += packets;
+            *totals.entry(frontend).or_default() += packets;
         }
     }
     Ok(connections)
 }
 
 /// The frontend of an element and its packets. Each packet began a connection, since these are rules of NAT chains.
-fn counted(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
+fn parse_counter(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
     let Key::Frontend(key) = read::parse_element(set, element)?.key else { return None };
     let expression = element.nested(elem::EXPR)?;
     if expression.text(rule::EXPR_NAME) != Some("counter") {
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn packets_of_element_are_connections_of_its_frontend() {
         let set = Set { kind: SetKind::Services, family: Family::V4 };
-        let count = |bytes: &[u8]| counted(set, Attributes(bytes));
+        let count = |bytes: &[u8]| parse_counter(set, Attributes(bytes));
         let address = Frontend::Address { address: [10, 96, 0, 7].into(), protocol: Protocol::Tcp, port: 80 };
         assert_eq!(count(&element([10, 96, 0, 7], 41, "counter")), Some((address, 41)));
         let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 80 };

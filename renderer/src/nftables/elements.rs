@@ -50,32 +50,32 @@ pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[
     }
     if let Some(ranges) = &plan.sources {
         put(SetKind::Restricted, Value::None);
-        elements.extend(of_sources(frontend, ranges));
+        elements.extend(source_range_elements(frontend, ranges));
     }
     if let ConnectionAction::Backends(shares) = &plan.serving {
-        elements.extend(of_backends(frontend, shares, plan, before));
-        elements.extend(of_memory(frontend, plan.choice));
+        elements.extend(backend_elements(frontend, shares, plan, before));
+        elements.extend(affinity_element(frontend, plan.choice));
     }
     elements.sort_unstable();
     elements
 }
 
 /// The elements that send new connections to backends.
-fn of_backends(
+fn backend_elements(
     frontend: FrontendKey,
     shares: &Shares,
     plan: &FrontendPlan,
     before: &[Element],
 ) -> Vec<Element> {
     let (family, node_port) = (frontend.family(), frontend.is_node_port());
-    let mut elements = of_slots(frontend, SetKind::Backends, shares, plan.choice, before);
+    let mut elements = slot_elements(frontend, SetKind::Backends, shares, plan.choice, before);
     #[allow(clippy::cast_possible_truncation)]
     let slots = elements.len() as u32;
     let external_slots = match &plan.external_clients {
         ExternalClients::Same => None,
         ExternalClients::Drop => Some(0),
         ExternalClients::Backends(shares) => {
-            elements.extend(of_slots(frontend, SetKind::BackendsExternal, shares, plan.choice, before));
+            elements.extend(slot_elements(frontend, SetKind::BackendsExternal, shares, plan.choice, before));
             #[allow(clippy::cast_possible_truncation)]
             Some(elements.len() as u32 - slots)
         }
@@ -95,7 +95,7 @@ fn of_backends(
 }
 
 /// The elements that assign slots to backends.
-fn of_slots(
+fn slot_elements(
     frontend: FrontendKey,
     kind: SetKind,
     shares: &Shares,
@@ -112,7 +112,7 @@ fn of_slots(
 }
 
 /// The element that makes the kernel remember the backend of a client.
-fn of_memory(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
+fn affinity_element(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
     let plan::Choice::Sticky(timeout) = choice else { return None };
     let (family, node_port) = (frontend.family(), frontend.is_node_port());
     let learn = DemandChain::Learn(LearnChain { family, node_port, timeout });
@@ -121,7 +121,10 @@ fn of_memory(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
 }
 
 /// The elements of the source ranges.
-fn of_sources(frontend: FrontendKey, ranges: &BTreeSet<IpNetwork>) -> impl Iterator<Item = Element> {
+fn source_range_elements(
+    frontend: FrontendKey,
+    ranges: &BTreeSet<IpNetwork>,
+) -> impl Iterator<Item = Element> {
     let set = Set::new(SetKind::SourceRanges, frontend.family());
     let element = move |range| Element { set, key: Key::Source(frontend, range), value: Value::None };
     without_overlaps(ranges).into_iter().map(element)
@@ -184,24 +187,24 @@ pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
 /// The elements of an interval set derived from the node's facts, sorted; none for any other set.
 pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
     match kind {
-        SetKind::Pods => of_ranges(kind, &node.pod_cidrs),
-        SetKind::PodInterfaces => of_interfaces(kind, &node.pod_interfaces),
+        SetKind::Pods => range_elements(kind, &node.pod_cidrs),
+        SetKind::PodInterfaces => interface_elements(kind, &node.pod_interfaces),
         SetKind::NoMasquerade => match node.cluster_ip_masquerade {
-            ClusterIpMasquerade::AllButPods => of_ranges(kind, &node.pod_cidrs),
+            ClusterIpMasquerade::AllButPods => range_elements(kind, &node.pod_cidrs),
             ClusterIpMasquerade::All => Vec::new(),
-            ClusterIpMasquerade::None => of_ranges(kind, &all_addresses()),
+            ClusterIpMasquerade::None => range_elements(kind, &all_addresses()),
         },
         SetKind::NoMasqueradeInterfaces => match node.cluster_ip_masquerade {
-            ClusterIpMasquerade::AllButPods => of_interfaces(kind, &node.pod_interfaces),
+            ClusterIpMasquerade::AllButPods => interface_elements(kind, &node.pod_interfaces),
             ClusterIpMasquerade::All | ClusterIpMasquerade::None => Vec::new(),
         },
-        SetKind::Loopback => of_ranges(kind, &loopback(node)),
-        SetKind::ServiceCidrs => of_ranges(kind, &node.service_cidrs),
+        SetKind::Loopback => range_elements(kind, &loopback(node)),
+        SetKind::ServiceCidrs => range_elements(kind, &node.service_cidrs),
         SetKind::NonMasqueradeCidrs => {
-            node.non_masquerade_cidrs.as_ref().map(|ranges| of_ranges(kind, ranges)).unwrap_or_default()
+            node.non_masquerade_cidrs.as_ref().map(|ranges| range_elements(kind, ranges)).unwrap_or_default()
         }
         SetKind::ServiceInterfaces => {
-            node.service_interfaces.as_ref().map(|names| of_interfaces(kind, names)).unwrap_or_default()
+            node.service_interfaces.as_ref().map(|names| interface_elements(kind, names)).unwrap_or_default()
         }
         _ => Vec::new(),
     }
@@ -219,7 +222,7 @@ fn loopback(node: &NodeFacts) -> BTreeSet<IpNetwork> {
     loopback.filter_map(|ip| IpNetwork::new(*ip, prefix(ip)).ok()).collect()
 }
 
-fn of_interfaces(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<Element> {
+fn interface_elements(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<Element> {
     let covers = |outer: &InterfacePattern, inner: &InterfacePattern| {
         outer != inner && outer.is_prefix() && outer.matches(inner.stem())
     };
@@ -237,7 +240,7 @@ fn of_interfaces(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<El
     Family::ALL.into_iter().flat_map(element).collect()
 }
 
-fn of_ranges(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {
+fn range_elements(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {
     let element = |range: IpNetwork| {
         let set = Set::new(kind, Family::of(&range.ip()));
         Element { set, key: Key::Range(range), value: Value::None }

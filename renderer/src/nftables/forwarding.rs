@@ -59,7 +59,7 @@ impl Forwarding {
         let note = |disabled: &Disabled| {
             let (setting, service) = (setting(disabled.family), disabled.missed_by.as_ref()?);
             Some(format!(
-                "{setting} is 0: pods and clients outside do not reach backends of {service} and others; run `sysctl -w {setting}=1`"
+                "{setting} is 0: pods and external clients do not reach backends of {service} and others; run `sysctl -w {setting}=1`"
             ))
         };
         self.0.iter().filter_map(note).collect()
@@ -89,7 +89,8 @@ fn needs_forwarding(service: &ContivService, node: &NodeFacts, family: Family) -
         || service.external_ips.iter().any(|address| is_of(*address))
         || service.ports.iter().any(has_node_port);
     let mut backends = service.ports.iter().flat_map(|port| &port.backends);
-    has_other_clients && backends.any(|backend| is_of(backend.address) && !node.is_own(backend.address))
+    has_other_clients
+        && backends.any(|backend| is_of(backend.address) && !node.is_local_address(backend.address))
 }
 
 /// True if all interfaces forward, or some do by their own setting. True too if the setting cannot be read.
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn forwarding_is_missed_where_others_are_led_elsewhere() {
-        let v4 = "net.ipv4.ip_forward is 0: pods and clients outside do not reach backends of shop/web and others; run \
+        let v4 = "net.ipv4.ip_forward is 0: pods and external clients do not reach backends of shop/web and others; run \
                   `sysctl -w net.ipv4.ip_forward=1`";
         let no_pods = NodeFacts { local_ips: ["172.31.0.1".parse().unwrap()].into(), ..NodeFacts::default() };
         let pods = NodeFacts { pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(), ..no_pods.clone() };
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarding_switched_on_before_a_service_needs_it_is_not_noted() {
+    fn forwarding_enabled_before_it_is_needed_is_not_noted() {
         let node = NodeFacts::default();
         let (before, after) = (Services::new(), service(Some(30_080), "10.244.2.1:8080"));
         let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarding_setting_is_not_read_without_a_service_that_needs_it() {
+    fn forwarding_is_not_read_unless_a_service_needs_it() {
         let node = NodeFacts::default();
         let (before, after) = (Services::new(), service(None, "10.244.2.1:8080"));
         let mut forwarding = Forwarding::of([Family::V4].into_iter(), &before, &node);

@@ -145,7 +145,7 @@ impl Nftables {
         if let Some(socket) = self.socket.take() {
             return Ok(self.socket.insert(socket));
         }
-        Ok(self.socket.insert(Socket::open(&self.kernel).map_err(modules::of_opening)?))
+        Ok(self.socket.insert(Socket::open(&self.kernel).map_err(modules::explain_open_error)?))
     }
 
     /// The optional modules that the kernel lacks. The first call determines them by a trial transaction.

@@ -42,7 +42,7 @@ pub(super) fn may_be_missing(error: &NetlinkError) -> bool {
 }
 
 /// The error of opening a socket, or that the kernel has no `nf_tables`: without netfilter it does not know the protocol.
-pub(super) fn of_opening(error: NetlinkError) -> NetlinkError {
+pub(super) fn explain_open_error(error: NetlinkError) -> NetlinkError {
     if error.errno() == Some(EPROTONOSUPPORT) { NetlinkError::MissingModules(vec![CORE]) } else { error }
 }
 
@@ -66,7 +66,7 @@ fn missing(refusals: &[Refusal]) -> Option<Missing> {
             return Some(Missing::Core);
         }
         let object = message.object(NFNL_SUBSYS_NFTABLES)?;
-        modules.push(KernelModule::asked_for_by(kind, object)?);
+        modules.push(KernelModule::needed_for(kind, object)?);
     }
     modules.sort_unstable();
     modules.dedup();

@@ -20,7 +20,7 @@ pub(crate) type Shares = Vec<(SocketAddr, u32)>;
 
 /// If a frontend would need more slots, they are scaled down: that rounds the weights, but keeps all backends.
 const SCALED_SLOTS: u32 = 16_384;
-/// The same for clients outside, who have only the backends of this node.
+/// The limit for the slots of external clients, who have only the backends of this node.
 const SCALED_EXTERNAL_SLOTS: u32 = 4096;
 
 /// The plan of a service.
@@ -68,7 +68,7 @@ pub(crate) enum ConnectionAction {
     Pass,
 }
 
-/// How clients outside are served differently: those other than this node and its pods.
+/// How external clients are served differently: those other than this node and its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ExternalClients {
     /// No difference.

@@ -34,9 +34,9 @@ pub(crate) struct ExistingTable {
     pub(crate) sizes: Sizes,
     /// The sets of this layout that exist as declared.
     pub(crate) shaped: BTreeSet<Set>,
-    /// Those that exist with another declaration: an earlier layout's.
+    /// The sets of this layout that exist with another declaration: an earlier layout's.
     pub(crate) misshapen: BTreeSet<Set>,
-    /// All base chains exist, and all chains hang where they are to hang.
+    /// True if all base chains exist, and all chains have the right hook.
     pub(crate) usable: bool,
 }
 
@@ -146,13 +146,13 @@ impl Elements {
 
 /// Reads the elements of all sets except those that are always rewritten.
 pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
-    let mut elements = lasting_elements(socket, existing)?;
+    let mut elements = static_elements(socket, existing)?;
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
 
 /// The elements that only transactions change.
-pub(crate) fn lasting_elements(
+pub(crate) fn static_elements(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Elements, NetlinkError> {

@@ -76,7 +76,7 @@ impl Desired {
         source(&self.node, ipv4)
     }
 
-    /// The same for both families: IPv4 and IPv6.
+    /// The source addresses for IPv4 and IPv6.
     pub(super) fn sources(&self) -> [Option<IpAddr>; 2] {
         [self.source(true), self.source(false)]
     }

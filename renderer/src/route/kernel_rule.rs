@@ -10,7 +10,7 @@ use rtnetlink::packet_route::{
 use super::kernel_route::{PROTOCOL, family};
 
 /// One after the last default rule of the kernel.
-const LAST: u32 = 32_768;
+const AFTER_DEFAULT_RULES: u32 = 32_768;
 /// One before the rule of the main table.
 const BEFORE_MAIN: u32 = 32_765;
 
@@ -34,7 +34,7 @@ pub(super) fn rule(ipv4: bool, table: u32) -> RuleMessage {
         RuleHeader { family: family(ipv4), action: RuleAction::ToTable, ..RuleHeader::default() };
     message.attributes = vec![
         RuleAttribute::Table(table),
-        RuleAttribute::Priority(LAST),
+        RuleAttribute::Priority(AFTER_DEFAULT_RULES),
         // Forwarded packets are not the node's own connections.
         RuleAttribute::Iifname("lo".to_owned()),
         RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)),

@@ -36,7 +36,7 @@ use self::{
     remove_all::remove_all,
     socket::RouteSocket,
     state::State,
-    watch::{Announcer, Interest, RouteWatch},
+    watch::{Announcer, RouteWatch, WatchedObjects},
 };
 pub use self::{
     nexthop::Grouping,
@@ -54,7 +54,7 @@ pub struct Routes {
     /// None until the first resync, and after a failure: then the kernel's state is unknown.
     state: Option<State>,
     /// Tells the watch what to look for.
-    watch: Option<Sender<Interest>>,
+    watch: Option<Sender<WatchedObjects>>,
 }
 
 impl Routes {

@@ -31,7 +31,7 @@ pub(super) fn destinations(
     let mut destinations = BTreeSet::new();
     for (address, kind) in addresses(service) {
         // The kernel has better routes to these, and the network must not see them at a second place.
-        if node.is_own(address) || !is_routable(address) {
+        if node.is_local_address(address) || !is_routable(address) {
             continue;
         }
         let ports: Vec<_> = owned_ports(service, address).collect();
@@ -43,7 +43,7 @@ pub(super) fn destinations(
             AddressKind::External | AddressKind::LoadBalancer => service.external_policy,
         };
         if options.advertise.contains(kind)
-            && ports.iter().any(|port| attracts(port, policy, address.is_ipv4()))
+            && ports.iter().any(|port| attracts_traffic(port, policy, address.is_ipv4()))
         {
             destinations.insert(Destination { purpose: Purpose::Advertise, address });
         }
@@ -78,7 +78,7 @@ fn owned_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item =
 
 /// True if this node should attract traffic of a family to the port. With policy Local only while a local backend is ready:
 /// traffic should leave the node while the last ones terminate (KEP-1669), as with the health check.
-fn attracts(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
+fn attracts_traffic(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
     let of_family = |address: IpAddr| address.is_ipv4() == ipv4;
     match policy {
         TrafficPolicy::Cluster => port.cluster_backends().iter().any(|backend| of_family(backend.address)),

@@ -19,7 +19,7 @@ use super::{
 use crate::netlink::{ANSWER_BUFFER, Membership, NetlinkError, PIECE_CAPACITY, message::NLM_F_DUMP_INTR};
 
 /// Changes that are sent at once. The kernel answers each before any answer is read, and all answers must fit into the buffer.
-const BATCH: usize = 128;
+const MAX_BATCH: usize = 128;
 /// How often an inconsistent dump is repeated.
 const DUMP_TRIES: usize = 5;
 
@@ -145,8 +145,8 @@ impl RouteSocket {
         while requests.peek().is_some() {
             let first = self.sequence.wrapping_add(1);
             let mut bytes = Vec::new();
-            let end = routes.len() + requests.len().min(BATCH);
-            for request in requests.by_ref().take(BATCH) {
+            let end = routes.len() + requests.len().min(MAX_BATCH);
+            for request in requests.by_ref().take(MAX_BATCH) {
                 let request = RouteNetlinkMessage::GetRoute(request).into();
                 self.write(&mut bytes, request, NLM_F_REQUEST | NLM_F_ACK);
             }
@@ -184,10 +184,10 @@ impl RouteSocket {
             bytes.clear();
             let first = self.sequence.wrapping_add(1);
             let mut count = 0;
-            for change in changes.by_ref().take(BATCH) {
+            for change in changes.by_ref().take(MAX_BATCH) {
                 let (message, flags) = match change {
                     Change::Replace(message) => (message, NLM_F_REPLACE),
-                    Change::Make(message) if adds(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
+                    Change::Make(message) if is_addition(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
                     // For a deletion the same bits would mean all objects of a kind.
                     Change::Make(message) => (message, 0),
                 };
@@ -253,7 +253,7 @@ impl RouteSocket {
 }
 
 /// True if a message adds an object.
-fn adds(message: &Message) -> bool {
+fn is_addition(message: &Message) -> bool {
     match message {
         Message::Route(message) => {
             matches!(**message, RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_))

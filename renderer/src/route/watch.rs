@@ -48,7 +48,7 @@ mod group {
 
 /// The objects that the renderer depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interest {
+pub(super) struct WatchedObjects {
     tables: Vec<u32>,
     /// Interfaces that our routes use.
     interfaces: BTreeSet<u32>,
@@ -58,7 +58,7 @@ pub(super) struct Interest {
     backends: BTreeSet<IpAddr>,
 }
 
-impl Interest {
+impl WatchedObjects {
     pub(super) fn new(options: &RouteOptions, links: Links) -> Self {
         let link = |next_hop| match next_hop {
             NextHop::Link { interface, source } => Some((interface, source)),
@@ -91,13 +91,13 @@ impl Interest {
 #[derive(Debug)]
 pub(super) struct Announcer {
     links: Links,
-    interest: Interest,
-    watch: Option<Sender<Interest>>,
+    watched: WatchedObjects,
+    watch: Option<Sender<WatchedObjects>>,
 }
 
 impl Announcer {
-    pub(super) fn new(options: &RouteOptions, links: Links, watch: Option<Sender<Interest>>) -> Self {
-        Self { links, interest: Interest::new(options, links), watch }
+    pub(super) fn new(options: &RouteOptions, links: Links, watch: Option<Sender<WatchedObjects>>) -> Self {
+        Self { links, watched: WatchedObjects::new(options, links), watch }
     }
 
     pub(super) const fn links(&self) -> Links {
@@ -107,17 +107,17 @@ impl Announcer {
     pub(super) fn announce(&self) {
         if let Some(watch) = &self.watch {
             // A watch that has ended is replaced by a new one.
-            let _ = watch.send(self.interest.clone());
+            let _ = watch.send(self.watched.clone());
         }
     }
 
     pub(super) fn depend_on_routes_to(&mut self, backends: &BTreeSet<IpAddr>) {
-        self.interest.backends.extend(backends);
+        self.watched.backends.extend(backends);
         self.announce();
     }
 
     pub(super) fn depend_on_links(&mut self, interfaces: impl Iterator<Item = u32>) {
-        self.interest.interfaces.extend(interfaces);
+        self.watched.interfaces.extend(interfaces);
         self.announce();
     }
 }
@@ -127,7 +127,7 @@ const LISTEN: &str = "listen to notifications of the kernel";
 /// Watches foreign changes.
 pub(super) struct RouteWatch {
     listener: Listener,
-    renderer: Receiver<Interest>,
+    renderer: Receiver<WatchedObjects>,
     /// Whether each relevant interface was last seen up.
     is_up: BTreeMap<u32, bool>,
     pending: VecDeque<ForeignChange>,
@@ -138,22 +138,22 @@ impl RouteWatch {
     pub(super) fn start(
         socket: &mut RouteSocket,
         options: &RouteOptions,
-    ) -> Result<(Self, Sender<Interest>), NetlinkError> {
+    ) -> Result<(Self, Sender<WatchedObjects>), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: LISTEN, source };
         let (listener, membership) =
             Listener::join(NETLINK_ROUTE, &group::ALL, socket.port()).map_err(failed)?;
         socket.membership = Some(membership);
-        let (sender, renderer) = channel(Interest::new(options, Links::default()));
+        let (sender, renderer) = channel(WatchedObjects::new(options, Links::default()));
         let watch = Self { listener, renderer, is_up: BTreeMap::new(), pending: VecDeque::new() };
         Ok((watch, sender))
     }
 
     fn handle(&mut self, received: &[u8]) {
         // After the renderer is gone, the last value still counts.
-        let interest = self.renderer.borrow_and_update().clone();
+        let watched = self.renderer.borrow_and_update().clone();
         for message in messages(received) {
             if let NetlinkPayload::InnerMessage(message) = message.payload
-                && let Some(what) = describe_relevant(&message, &interest, &mut self.is_up)
+                && let Some(what) = describe_relevant(&message, &watched, &mut self.is_up)
             {
                 self.pending.push_back(ForeignChange { what, by: None });
             }
@@ -188,11 +188,11 @@ impl Watch for RouteWatch {
 /// Describes a notification for people; none if it does not matter. Pure except for the remembered state of links.
 fn describe_relevant(
     message: &Message,
-    interest: &Interest,
+    watched: &WatchedObjects,
     is_up: &mut BTreeMap<u32, bool>,
 ) -> Option<String> {
-    let is_ours = |table: u32| interest.tables.contains(&table);
-    let depends_on = |index: u32| interest.interfaces.contains(&index);
+    let is_ours = |table: u32| watched.tables.contains(&table);
+    let depends_on = |index: u32| watched.interfaces.contains(&index);
     let message = match message {
         Message::Route(message) => &**message,
         Message::Nexthop(nexthop) => {
@@ -205,7 +205,7 @@ fn describe_relevant(
             let table = kernel_route::table(route);
             let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) { "added" } else { "deleted" };
             let to = kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
-            (is_ours(table) || kernel_route::is_ours(route) || interest.is_for_a_backend(route))
+            (is_ours(table) || kernel_route::is_ours(route) || watched.is_for_a_backend(route))
                 .then(|| format!("{verb} the route to {to} in table {table}"))
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
@@ -215,7 +215,7 @@ fn describe_relevant(
         }
         RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message) => {
             let address = own_address(message)?;
-            interest.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
+            watched.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
         }
         RouteNetlinkMessage::NewLink(link) if depends_on(link.header.index) => {
             let up = link.header.flags.contains(LinkFlags::Up);
@@ -242,14 +242,14 @@ mod tests {
     use super::*;
     use crate::route::kernel_route::KernelRoute;
 
-    fn interest() -> Interest {
+    fn watched() -> WatchedObjects {
         let source = "192.0.2.1".parse().unwrap();
         let links = Links { v4: Some(NextHop::Link { interface: 7, source }), v6: None };
-        Interest::new(&RouteOptions::default(), links)
+        WatchedObjects::new(&RouteOptions::default(), links)
     }
 
     fn pending(message: &RouteNetlinkMessage) -> Option<String> {
-        describe_relevant(&message.clone().into(), &interest(), &mut BTreeMap::new())
+        describe_relevant(&message.clone().into(), &watched(), &mut BTreeMap::new())
     }
 
     #[test]
@@ -287,9 +287,9 @@ mod tests {
             message.header.flags = flags;
             Message::from(RouteNetlinkMessage::NewLink(message))
         };
-        let (interest, mut is_up) = (interest(), BTreeMap::new());
+        let (watched, mut is_up) = (watched(), BTreeMap::new());
         let mut pending =
-            |index, flags| describe_relevant(&link(index, flags), &interest, &mut is_up).is_some();
+            |index, flags| describe_relevant(&link(index, flags), &watched, &mut is_up).is_some();
         assert!(!pending(8, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::Up));

@@ -17,7 +17,7 @@ use super::{
 
 /// Applies a message.
 pub(super) fn apply(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<()> {
-    match message.of_subsystem() {
+    match message.kind_in_subsystem() {
         msg::NEWTABLE => transaction.new_table(message),
         msg::DELTABLE | msg::DESTROYTABLE => transaction.delete_table(message),
         msg::NEWCHAIN => transaction.new_chain(message),

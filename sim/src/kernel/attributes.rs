@@ -2,7 +2,7 @@
 
 use super::errno::{Errno, Result, refuse};
 
-const HEADER: usize = 4;
+const HEADER_BYTES: usize = 4;
 const F_NESTED: u16 = 1 << 15;
 const TYPE_MASK: u16 = 0x3fff;
 
@@ -32,9 +32,9 @@ impl<'a> Attributes<'a> {
     pub(crate) fn iter(self) -> impl Iterator<Item = Attribute<'a>> {
         let Self { mut bytes, mut at } = self;
         std::iter::from_fn(move || {
-            let [l0, l1, k0, k1] = *bytes.first_chunk::<HEADER>()?;
+            let [l0, l1, k0, k1] = *bytes.first_chunk::<HEADER_BYTES>()?;
             let length = usize::from(u16::from_ne_bytes([l0, l1]));
-            let payload = bytes.get(HEADER..length)?;
+            let payload = bytes.get(HEADER_BYTES..length)?;
             let attribute = Attribute { kind: u16::from_ne_bytes([k0, k1]) & TYPE_MASK, payload, at };
             let step = length.next_multiple_of(4);
             bytes = bytes.get(step..).unwrap_or_default();
@@ -76,7 +76,7 @@ impl<'a> Attributes<'a> {
 
 impl<'a> Attribute<'a> {
     pub(crate) const fn nested(self) -> Attributes<'a> {
-        Attributes { bytes: self.payload, at: self.at + HEADER }
+        Attributes { bytes: self.payload, at: self.at + HEADER_BYTES }
     }
 
     /// A number in network byte order. A longer attribute is truncated, a shorter one refused.
@@ -141,7 +141,7 @@ impl Writer {
     }
 
     fn header(&mut self, kind: u16, payload: usize) {
-        let length = u16::try_from(HEADER + payload).unwrap_or(u16::MAX);
+        let length = u16::try_from(HEADER_BYTES + payload).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
     }

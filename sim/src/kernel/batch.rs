@@ -2,7 +2,7 @@
 
 use super::{
     apply::{self, transaction::Transaction},
-    errno::{Errno, Refused},
+    errno::{Errno, Refusal},
     message::{self, Message},
     notify::Notice,
     ruleset::Ruleset,
@@ -24,7 +24,7 @@ pub(super) struct Caller<'a> {
 
 /// An injected error, independent of the rules of nf_tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Forced {
+pub(super) struct InjectedError {
     /// The refused message of the batch, from 0; none to refuse the whole batch at its commit.
     pub(super) message: Option<usize>,
     pub(super) errno: Errno,
@@ -38,13 +38,13 @@ pub(super) struct Outcome {
     pub(super) committed: Option<Vec<Notice>>,
 }
 
-/// Applies a batch; `first` is its begin message.
+/// Applies a batch: `begin` is its begin message, `rest` are those after it.
 pub(super) fn apply(
     ruleset: &mut Ruleset,
     begin: &Message<'_>,
     rest: &[u8],
     caller: Caller<'_>,
-    forced: Option<Forced>,
+    injected: Option<InjectedError>,
 ) -> Outcome {
     let answer = |message: &Message<'_>, errno: Errno| Outcome {
         answers: vec![message::acknowledgement(message, caller.port, Some(errno.into()))],
@@ -69,7 +69,7 @@ pub(super) fn apply(
     // If the batch as a whole is invalid it is repeated with a validation after each message, to find the cause.
     let mut pass = Pass::First;
     loop {
-        match run(ruleset, begin, rest, caller, forced, pass) {
+        match run(ruleset, begin, rest, caller, injected, pass) {
             Ok(outcome) => return outcome,
             Err(again) => pass = again,
         }
@@ -92,7 +92,7 @@ fn run(
     begin: &Message<'_>,
     mut rest: &[u8],
     caller: Caller<'_>,
-    forced: Option<Forced>,
+    injected: Option<InjectedError>,
     pass: Pass,
 ) -> Result<Outcome, Pass> {
     let Caller { port, now, missing } = caller;
@@ -113,9 +113,9 @@ fn run(
             ended = Some(message);
             break;
         }
-        let result = match forced {
-            Some(Forced { message: Some(at), errno }) if at == index => Err(Refused::from(errno)),
-            _ => one(&mut transaction, &message),
+        let result = match injected {
+            Some(InjectedError { message: Some(at), errno }) if at == index => Err(Refusal::from(errno)),
+            _ => apply_one(&mut transaction, &message),
         };
         if result.is_err_and(|refused| refused.errno == Errno::ENOMEM) {
             // The kernel does not report further errors of the batch.
@@ -140,8 +140,8 @@ fn run(
         transaction.abort(ruleset, false);
         return Ok(Outcome { answers, committed: None });
     };
-    let refused = match forced {
-        Some(Forced { message: None, errno }) => Err(Refused::from(errno)),
+    let refused = match injected {
+        Some(InjectedError { message: None, errno }) => Err(Refusal::from(errno)),
         _ => transaction.check_bindings(),
     };
     if let (Err(refused), Some(first)) = (refused, first) {
@@ -157,9 +157,9 @@ fn run(
     Ok(Outcome { answers, committed: Some(notices) })
 }
 
-fn one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refused> {
+fn apply_one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refusal> {
     let is_known = message.has(NLM_F_REQUEST)
         && message.kind >= NLMSG_MIN_TYPE
         && message.subsystem() == SUBSYS_NFTABLES;
-    if is_known { apply::apply(transaction, message) } else { Err(Refused::from(Errno::EINVAL)) }
+    if is_known { apply::apply(transaction, message) } else { Err(Refusal::from(Errno::EINVAL)) }
 }

@@ -76,11 +76,11 @@ fn loads_modules() -> bool {
 }
 
 /// After this number of transactions both start again with empty rulesets, so that these do not grow.
-const EPISODE: usize = 200;
+const EPISODE_TRANSACTIONS: usize = 200;
 
 /// The kernel keeps the last start element of a transaction until its clock ticks; the model until the transaction ends. So
 /// transactions with intervals are at least one tick of the slowest kernel clock apart.
-const TICK: Duration = Duration::from_millis(10);
+const KERNEL_CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// Sends `count` transactions to both. `kernel` must be in its own network namespace without tables.
 ///
@@ -96,14 +96,14 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
     let mut generator = Generator::new(seed, !loads_modules(), peers[1].port());
     let mut last_about_intervals = None;
     for transaction in 0..count {
-        let request = if transaction % EPISODE == 0 {
+        let request = if transaction % EPISODE_TRANSACTIONS == 0 {
             Generator::everything_away()
         } else {
             generator.batch(&model.0.lock().ruleset)
         };
         let [of_kernel, of_model] = &mut peers;
         if let Some(last) = last_about_intervals.filter(|_| request.is_about_intervals) {
-            thread::sleep(TICK.saturating_sub(Instant::elapsed(&last)));
+            thread::sleep(KERNEL_CLOCK_TICK.saturating_sub(Instant::elapsed(&last)));
         }
         let answers = [of_kernel.send_batch(&request.bytes)?, of_model.send_batch(&request.bytes)?];
         if request.is_about_intervals {

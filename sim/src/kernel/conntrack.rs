@@ -113,7 +113,7 @@ pub(super) fn answer(
     message: &Message<'_>,
     port: u32,
 ) -> Result<Vec<Vec<u8>>> {
-    match message.of_subsystem() {
+    match message.kind_in_subsystem() {
         GET if message.flags & NLM_F_DUMP == NLM_F_DUMP => dump(connections, message, port),
         DELETE => delete(connections, message).map(|()| Vec::new()),
         _ => refuse(Errno::EOPNOTSUPP),

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The maximum size of a datagram of a dump.
-const PIECE: usize = 16 << 10;
+const MAX_DATAGRAM_BYTES: usize = 16 << 10;
 
 /// The lower half of the generation, which is in each message.
 pub(super) const fn resource(generation: u32) -> u16 {
@@ -26,18 +26,18 @@ pub(super) const fn resource(generation: u32) -> u16 {
 
 /// The process and socket that send a request, and the time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct Requester<'a> {
     pub(super) port: u32,
     pub(super) now: u64,
     pub(super) process: &'a Process,
 }
 
 /// The answer to a request: datagrams, each of one or more messages.
-pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>) -> Result<Vec<Vec<u8>>> {
+pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Requester<'_>) -> Result<Vec<Vec<u8>>> {
     let is_dump = message.flags & NLM_F_DUMP == NLM_F_DUMP;
     let mut answer =
         Answer { message: *message, asker, generation: ruleset.generation, is_dump, all: Vec::new() };
-    match message.of_subsystem() {
+    match message.kind_in_subsystem() {
         msg::GETGEN => {
             let by = asker.process;
             answer.add(msg::NEWGEN, 0, |out| process::write_generation(ruleset.generation, by, out));
@@ -54,7 +54,7 @@ pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Asker<'_>)
 
 struct Answer<'a> {
     message: Message<'a>,
-    asker: Asker<'a>,
+    asker: Requester<'a>,
     generation: u32,
     is_dump: bool,
     all: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ impl Answer<'_> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for one in self.all {
             match pieces.last_mut() {
-                Some(last) if last.len() + one.len() <= PIECE => last.extend_from_slice(&one),
+                Some(last) if last.len() + one.len() <= MAX_DATAGRAM_BYTES => last.extend_from_slice(&one),
                 _ => pieces.push(one),
             }
         }
@@ -93,7 +93,7 @@ impl Answer<'_> {
     }
 
     /// The tables of the requested family.
-    fn of_family<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
+    fn requested_tables<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
         let family = self.message.family();
         ruleset.tables.iter().filter(move |table| family == NFPROTO_UNSPEC || table.family == family)
     }
@@ -106,7 +106,7 @@ impl Answer<'_> {
 
     fn tables(&mut self, ruleset: &Ruleset) -> Result<()> {
         if self.is_dump {
-            for found in self.of_family(ruleset) {
+            for found in self.requested_tables(ruleset) {
                 self.add(msg::NEWTABLE, found.family, |out| write_table(found, out));
             }
         } else {
@@ -118,7 +118,7 @@ impl Answer<'_> {
 
     fn chains(&mut self, ruleset: &Ruleset) -> Result<()> {
         if self.is_dump {
-            for table in self.of_family(ruleset) {
+            for table in self.requested_tables(ruleset) {
                 for found in table.chains.values() {
                     self.add(msg::NEWCHAIN, table.family, |out| write_chain(table, found, out));
                 }
@@ -139,7 +139,8 @@ impl Answer<'_> {
         }
         let attributes = self.message.attributes();
         let (of_table, of_chain) = (attributes.text(rule::TABLE), attributes.text(rule::CHAIN));
-        for table in self.of_family(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
+        for table in
+            self.requested_tables(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
         {
             for chain in
                 table.chains.values().filter(|chain| of_chain.is_none_or(|name| *chain.name == *name))
@@ -161,8 +162,9 @@ impl Answer<'_> {
             if of_table.is_some() {
                 self.table(ruleset, set::TABLE)?;
             }
-            for table in
-                self.of_family(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
+            for table in self
+                .requested_tables(ruleset)
+                .filter(|table| of_table.is_none_or(|name| *table.name == *name))
             {
                 for found in table.sets.values() {
                     self.add(msg::NEWSET, table.family, |out| write_set(table, found, out));

@@ -34,7 +34,7 @@ impl Element {
 
 /// Why an element is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Clash {
+pub(crate) enum InsertConflict {
     /// This element exists already.
     Same(Box<Element>),
     /// It overlaps another one, or is invalid.

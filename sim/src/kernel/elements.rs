@@ -6,7 +6,7 @@ mod tree;
 use std::collections::BTreeMap;
 
 pub(crate) use self::{fields::Fields, tree::Tree};
-use super::element::{Clash, Element};
+use super::element::{Element, InsertConflict};
 
 /// The elements of a set.
 #[derive(Debug, Clone)]
@@ -37,11 +37,16 @@ impl Elements {
     }
 
     /// Adds an element to a set, which may be anonymous.
-    pub(crate) fn insert(&mut self, element: Element, is_anonymous: bool, now: u64) -> Result<(), Clash> {
+    pub(crate) fn insert(
+        &mut self,
+        element: Element,
+        is_anonymous: bool,
+        now: u64,
+    ) -> Result<(), InsertConflict> {
         match self {
             Self::Hash(elements) => {
                 if let Some(same) = elements.get(&element.key).filter(|same| !same.is_expired(now)) {
-                    return Err(Clash::Same(Box::new(same.clone())));
+                    return Err(InsertConflict::Same(Box::new(same.clone())));
                 }
                 elements.insert(element.key.clone(), element);
                 Ok(())

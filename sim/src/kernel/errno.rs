@@ -37,34 +37,34 @@ impl fmt::Display for Errno {
 
 /// Why a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct Refusal {
     pub(super) errno: Errno,
     /// The offset of the invalid attribute in the message, if the kernel reports it.
     pub(super) at: Option<usize>,
 }
 
-impl From<Errno> for Refused {
+impl From<Errno> for Refusal {
     fn from(errno: Errno) -> Self {
         Self { errno, at: None }
     }
 }
 
-impl Refused {
-    /// The same, with the invalid attribute.
-    pub(super) fn blaming(self, at: Option<usize>) -> Self {
+impl Refusal {
+    /// Sets the offset of the invalid attribute.
+    pub(super) fn at_attribute(self, at: Option<usize>) -> Self {
         Self { at, ..self }
     }
 }
 
 /// The result of a message.
-pub(super) type Result<T> = std::result::Result<T, Refused>;
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
 /// The error as a result.
 pub(super) fn refuse<T>(errno: Errno) -> Result<T> {
     Err(errno.into())
 }
 
-/// The same, with the invalid attribute.
+/// The error as a result, with the offset of the invalid attribute.
 pub(super) fn refuse_at<T>(errno: Errno, at: Option<usize>) -> Result<T> {
-    Err(Refused { errno, at })
+    Err(Refusal { errno, at })
 }

@@ -56,7 +56,7 @@ impl ModelKernel {
                 && known.destination == connection.destination
         };
         if let Some(known) = state.connections.iter().find(is_same) {
-            let is_local = state.is_own(known.server.ip());
+            let is_local = state.is_local_address(known.server.ip());
             let is_masqueraded = known.source != known.client;
             return Fate::Delivered { server: known.server, is_masqueraded, is_local };
         }
@@ -95,7 +95,7 @@ impl ModelKernel {
 
 impl State {
     /// True if the address is one of this node: `fib daddr type local`.
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local_address(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.addresses.contains(&address)
     }
 }
@@ -111,15 +111,20 @@ struct Evaluation {
 
 fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Evaluation {
     let mut packet = Packet::new(connection);
-    let is_own = |address: IpAddr| state.is_own(address);
-    let mut traversal =
-        Traversal { ruleset: &state.ruleset, is_own: &is_own, now: state.now, draw, effects: Vec::new() };
+    let is_local_address = |address: IpAddr| state.is_local_address(address);
+    let mut traversal = Traversal {
+        ruleset: &state.ruleset,
+        is_local_address: &is_local_address,
+        now: state.now,
+        draw,
+        effects: Vec::new(),
+    };
     let fate = match traversal.run(&mut packet) {
         HookVerdict::Drop => Fate::Dropped,
         HookVerdict::Reject => Fate::Rejected,
         HookVerdict::Accept => {
             let (server, is_masqueraded) = (packet.destination, packet.is_masqueraded);
-            Fate::Delivered { server, is_masqueraded, is_local: state.is_own(server.ip()) }
+            Fate::Delivered { server, is_masqueraded, is_local: state.is_local_address(server.ip()) }
         }
     };
     Evaluation { fate, status: packet.status, effects: traversal.effects }
@@ -128,7 +133,7 @@ fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32)
 /// The traversal of the hooks by a packet.
 struct Traversal<'a> {
     ruleset: &'a Ruleset,
-    is_own: &'a dyn Fn(IpAddr) -> bool,
+    is_local_address: &'a dyn Fn(IpAddr) -> bool,
     now: u64,
     draw: &'a mut dyn FnMut(u32) -> u32,
     effects: Vec<(usize, Vec<Effect>)>,
@@ -143,7 +148,7 @@ impl Traversal<'_> {
             return verdict;
         }
         // Routing: the next hooks depend on the destination, which the first hook may have changed.
-        let is_local = (self.is_own)(packet.destination.ip());
+        let is_local = (self.is_local_address)(packet.destination.ip());
         let next_hooks: &[u32] = match (is_sent_by_node, is_local) {
             (false, true) => &[hook::INPUT],
             (false, false) => &[hook::FORWARD, hook::POSTROUTING],
@@ -173,7 +178,7 @@ impl Traversal<'_> {
                 let mut interpreter = Interpreter {
                     table: &self.ruleset.tables[table],
                     effects: &mut effects,
-                    is_own: self.is_own,
+                    is_local_address: self.is_local_address,
                     now: self.now,
                     draw: &mut *self.draw,
                 };

@@ -25,7 +25,7 @@ pub enum Fault {
 /// The faults that hit a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Faults {
-    pub(super) forced: Option<super::batch::Forced>,
+    pub(super) injected: Option<super::batch::InjectedError>,
     pub(super) sending: Option<Errno>,
     pub(super) loses_answer: bool,
     pub(super) is_interrupted: bool,
@@ -46,12 +46,12 @@ pub(super) fn take(waiting: &mut Vec<Fault>, request: Request) -> Faults {
         match (*fault, request) {
             (Fault::RefuseSending(errno), _) if met.sending.is_none() => met.sending = Some(errno),
             (Fault::RefuseMessage { message, errno }, Request::Batch { messages })
-                if met.forced.is_none() && message < messages =>
+                if met.injected.is_none() && message < messages =>
             {
-                met.forced = Some(super::batch::Forced { message: Some(message), errno });
+                met.injected = Some(super::batch::InjectedError { message: Some(message), errno });
             }
-            (Fault::RefuseBatch(errno), Request::Batch { .. }) if met.forced.is_none() => {
-                met.forced = Some(super::batch::Forced { message: None, errno });
+            (Fault::RefuseBatch(errno), Request::Batch { .. }) if met.injected.is_none() => {
+                met.injected = Some(super::batch::InjectedError { message: None, errno });
             }
             (Fault::LoseAnswer, _) if !met.loses_answer => met.loses_answer = true,
             (Fault::InterruptDump, Request::Dump) if !met.is_interrupted => met.is_interrupted = true,

@@ -2,7 +2,7 @@
 
 use super::{
     attributes::{Attributes, Writer},
-    errno::Refused,
+    errno::Refusal,
     uapi::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NLMSG_ERROR, NLMSGERR_ATTR_OFFS},
 };
 
@@ -42,7 +42,7 @@ impl<'a> Message<'a> {
     }
 
     /// The kind within the subsystem.
-    pub(crate) fn of_subsystem(&self) -> u8 {
+    pub(crate) fn kind_in_subsystem(&self) -> u8 {
         self.kind.to_be_bytes()[1]
     }
 
@@ -111,7 +111,7 @@ pub(crate) fn raw(kind: u16, flags: u16, sequence: u32, port: u32, payload: &[u8
 
 /// The answer to a message: an error, or that it was done. The sockets of the renderer request answers without a copy of the
 /// message, but with the offset of the error.
-pub(crate) fn acknowledgement(of: &Message<'_>, port: u32, refused: Option<Refused>) -> Vec<u8> {
+pub(crate) fn acknowledgement(of: &Message<'_>, port: u32, refused: Option<Refusal>) -> Vec<u8> {
     let code = refused.map_or(0, |refused| -refused.errno.0);
     let mut payload = code.to_ne_bytes().to_vec();
     payload.extend_from_slice(&of.bytes[..HEADER.min(of.bytes.len())]);

@@ -15,12 +15,13 @@ pub(crate) struct Ruleset {
     /// In the order of their creation.
     pub(crate) tables: Vec<Table>,
     /// The last handle given to a table.
-    pub(crate) last_table: u64,
+    pub(crate) last_table_handle: u64,
     /// Incremented by each transaction.
     pub(crate) generation: u32,
 }
 
-/// Whether a table must be validated: searched for loops and for expressions in wrong hooks.
+/// Whether a table must be validated, that is, searched for loops and for expressions in wrong hooks: the kernel's
+/// `NFT_VALIDATE_SKIP`, `_NEED` and `_DO`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Validation {
     /// Nothing has changed that could make it invalid.
@@ -156,9 +157,9 @@ impl Table {
     }
 
     /// Increments or decrements the use count of the target chain of this data.
-    pub(crate) fn count_use(&mut self, data: &Data, more: bool) {
+    pub(crate) fn count_use(&mut self, data: &Data, is_added: bool) {
         if let Some(chain) = data.chain().and_then(|chain| self.chain_mut(chain)) {
-            if more {
+            if is_added {
                 chain.uses += 1;
             } else {
                 chain.uses = chain.uses.saturating_sub(1);
@@ -167,7 +168,7 @@ impl Table {
     }
 
     /// Marks the table for validation, since a transaction may have made it invalid.
-    pub(crate) fn needs_validation(&mut self) {
+    pub(crate) fn require_validation(&mut self) {
         if self.validation == Validation::Skip {
             self.validation = Validation::Need;
         }

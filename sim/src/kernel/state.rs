@@ -69,7 +69,7 @@ const FIRST_PORT: u32 = 0xf000_0000;
 /// The batch limit of Linux for processes with `CAP_NET_ADMIN`.
 const SEND_LIMIT: usize = 512 << 20;
 /// The approximate size of a datagram of notifications.
-const PIECE: usize = 8 << 10;
+const DATAGRAM_BYTES: usize = 8 << 10;
 
 impl State {
     pub(super) fn new(settings: BTreeMap<String, String>) -> Self {
@@ -136,7 +136,7 @@ impl State {
         }
         if first.kind == BATCH_BEGIN {
             let caller = Caller { port, now: self.now, missing: &self.missing };
-            let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.forced);
+            let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.injected);
             if let Some(notices) = outcome.committed {
                 self.notify(port, process, &notices, first.sequence);
             }
@@ -144,7 +144,7 @@ impl State {
         }
         let mut answers = Vec::new();
         for message in message::messages(request) {
-            let answer = self.one(port, process, &message, faults.is_interrupted);
+            let answer = self.handle_message(port, process, &message, faults.is_interrupted);
             let refused = answer.as_ref().err().copied();
             answers.extend(answer.unwrap_or_default());
             if message.has(NLM_F_ACK) || refused.is_some() {
@@ -155,7 +155,7 @@ impl State {
     }
 
     /// Handles a message outside of a batch.
-    fn one(
+    fn handle_message(
         &mut self,
         port: u32,
         process: &Process,
@@ -167,7 +167,7 @@ impl State {
         }
         let mut pieces = match message.subsystem() {
             SUBSYS_NFTABLES => {
-                let asker = dump::Asker { port, now: self.now, process };
+                let asker = dump::Requester { port, now: self.now, process };
                 dump::answer(&self.ruleset, message, asker)?
             }
             SUBSYS_CTNETLINK => conntrack::answer(&mut self.connections, message, port)?,
@@ -193,7 +193,7 @@ impl State {
         for notice in notices {
             let bytes = notice.write(generation, port, sequence);
             match pieces.last_mut() {
-                Some(last) if last.len() + bytes.len() <= PIECE => last.extend_from_slice(&bytes),
+                Some(last) if last.len() + bytes.len() <= DATAGRAM_BYTES => last.extend_from_slice(&bytes),
                 _ => pieces.push(bytes),
             }
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{
     data::{Data, Handle},
-    errno::{Errno, Refused, Result, refuse},
+    errno::{Errno, Refusal, Result, refuse},
     expression::Expression,
     ruleset::{Base, ChainType, Table, hook},
     uapi::{data, expr, set},
 };
 
 /// The maximum depth of jumps: `NFT_JUMP_STACK_SIZE`.
-const DEPTH: usize = 16;
+const MAX_JUMP_DEPTH: usize = 16;
 
 /// Validates all chains reachable from base chains: `nft_table_validate`.
 pub(super) fn table(table: &Table) -> Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn table(table: &Table) -> Result<()> {
 
 /// Validates all chains reachable from `of`, for packets from the base chain `from`.
 pub(super) fn chain(table: &Table, from: Handle, of: Handle, depth: usize) -> Result<()> {
-    if depth == DEPTH {
+    if depth == MAX_JUMP_DEPTH {
         return refuse(Errno::EMLINK);
     }
     let Some(of) = table.chains.get(&of) else { return Ok(()) };
@@ -73,7 +73,7 @@ fn follow(table: &Table, from: Handle, data: &Data, depth: usize) -> Result<()> 
 /// `nft_chain_validate_dependency`
 fn is_nat(base: Option<Base>) -> Result<()> {
     match base {
-        Some(base) if base.kind != ChainType::Nat => Err(Refused::from(Errno::EOPNOTSUPP)),
+        Some(base) if base.kind != ChainType::Nat => Err(Refusal::from(Errno::EOPNOTSUPP)),
         _ => Ok(()),
     }
 }
@@ -81,7 +81,7 @@ fn is_nat(base: Option<Base>) -> Result<()> {
 /// `nft_chain_validate_hooks`
 fn hangs_at(base: Option<Base>, hooks: &[u32]) -> Result<()> {
     match base {
-        Some(base) if !hooks.contains(&base.hook) => Err(Refused::from(Errno::EOPNOTSUPP)),
+        Some(base) if !hooks.contains(&base.hook) => Err(Refusal::from(Errno::EOPNOTSUPP)),
         _ => Ok(()),
     }
 }

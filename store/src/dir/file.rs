@@ -61,7 +61,7 @@ pub(super) struct File {
     findings: Option<Box<Findings>>,
 }
 
-/// What a file has besides usable objects.
+/// The content of a file that is not a usable object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,

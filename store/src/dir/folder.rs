@@ -191,9 +191,9 @@ impl Folder {
         }
     }
 
-    /// Applies the result of a walk: reads changed files, and forgets missing ones. Files for which `is_untouchable` is true
+    /// Applies the result of a walk: reads changed files, and forgets missing ones. Files for which `must_not_be_read` is true
     /// stay as they are; it is called after a file was read, and before one is forgotten, because a writer may just have begun.
-    pub(super) async fn apply(&mut self, found: &Walk, mut is_untouchable: impl AsyncFnMut(&Path) -> bool) {
+    pub(super) async fn apply(&mut self, found: &Walk, mut must_not_be_read: impl AsyncFnMut(&Path) -> bool) {
         self.unreadable = found
             .unreadable
             .iter()
@@ -201,7 +201,7 @@ impl Folder {
             .collect();
         for path in &found.files {
             let file = self.read(path);
-            if !is_untouchable(path).await {
+            if !must_not_be_read(path).await {
                 self.apply_file(path, file);
             }
         }
@@ -210,7 +210,7 @@ impl Folder {
                 && !found.unreadable.iter().any(|(folder, _)| path.starts_with(folder))
         };
         for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
-            if !is_untouchable(&path).await {
+            if !must_not_be_read(&path).await {
                 self.forget(&path);
             }
         }

@@ -9,7 +9,7 @@ use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 use crate::{Batch, StoreError, WatchEvent, WatchStream};
 
 /// How many events are kept, and how many may be queued for a slow watch.
-const CAPACITY: usize = 1024;
+const EVENT_CAPACITY: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct History {
@@ -23,11 +23,11 @@ pub(super) struct History {
 impl History {
     /// A history that begins after `revision`.
     pub(super) fn after(revision: i64) -> Self {
-        Self { events: VecDeque::new(), forgotten: revision, watches: broadcast::Sender::new(CAPACITY) }
+        Self { events: VecDeque::new(), forgotten: revision, watches: broadcast::Sender::new(EVENT_CAPACITY) }
     }
 
     pub(super) fn push(&mut self, revision: i64, event: WatchEvent) {
-        if self.events.len() == CAPACITY
+        if self.events.len() == EVENT_CAPACITY
             && let Some((oldest, _)) = self.events.pop_front()
         {
             self.forgotten = oldest;

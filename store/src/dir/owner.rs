@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How often a missing folder is looked for. Nothing else is done on a timer.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request to the task that owns the folder.
 pub(super) enum Command {
@@ -197,14 +197,14 @@ impl Owner {
         self.retry = None;
         if let Err(error) = self.rescan().await {
             warn!(folder = %self.folder.root.display(), %error, "cannot read the folder; its last state stays");
-            self.retry = Some(Instant::now() + RETRY);
+            self.retry = Some(Instant::now() + RETRY_INTERVAL);
         }
     }
 
     /// Empty files whose objects will be removed, and when. Other events of a file come first.
     fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
         let emptied = self.folder.emptied(|path| self.pending.is_being_written(path));
-        emptied.filter(|(path, _)| !self.pending.is_in_question(path))
+        emptied.filter(|(path, _)| !self.pending.may_be_removed(path))
     }
 
     /// Reads the whole folder. Everything is watched before it is read, so that no change is missed.
@@ -220,11 +220,11 @@ impl Owner {
         }
         match &found {
             Ok(found) => {
-                let is_untouchable = async |path: &Path| {
+                let must_not_be_read = async |path: &Path| {
                     note_all(watcher, pending).await;
-                    pending.is_untouchable(path)
+                    pending.must_not_be_read(path)
                 };
-                folder.apply(found, is_untouchable).await;
+                folder.apply(found, must_not_be_read).await;
             }
             Err(error) => folder.apply_failure(error),
         }

@@ -168,12 +168,12 @@ impl Pending {
     }
 
     /// True if a file may have been removed; it is checked soon.
-    pub(super) fn is_in_question(&self, path: &Path) -> bool {
+    pub(super) fn may_be_removed(&self, path: &Path) -> bool {
         self.in_question.contains_key(path)
     }
 
     /// True if the file must not be read now, and its absence means nothing. A file completed since the last call is read soon.
-    pub(super) fn is_untouchable(&self, path: &Path) -> bool {
+    pub(super) fn must_not_be_read(&self, path: &Path) -> bool {
         self.being_written.contains_key(path)
             || self.in_question.contains_key(path)
             || self.complete.contains(path)

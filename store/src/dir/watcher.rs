@@ -21,7 +21,7 @@ const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
 /// Large enough for several hundred events.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The object of a watch descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Watcher {
     /// A watcher that watches only the folder that contains `root`. Must be called in a tokio runtime.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let inotify = Inotify::init().map_err(explain)?;
-        let events = inotify.into_event_stream(vec![0; BUFFER])?;
+        let events = inotify.into_event_stream(vec![0; BUFFER_BYTES])?;
         let root_name = root.file_name().map(Into::into);
         Ok(Self {
             watches: events.watches(),
@@ -81,7 +81,7 @@ impl Watcher {
 
     fn signal(&mut self, event: EventOwned) -> Option<Signal> {
         let mask = event.mask;
-        self.also.extend(self.meanings(&event.wd, mask, event.name));
+        self.also.extend(self.signals(&event.wd, mask, event.name));
         let signal = self.also.pop_front()?;
         match signal {
             Signal::Gone(ref path) if mask.contains(EventMask::MOVED_FROM) => {
@@ -97,13 +97,13 @@ impl Watcher {
         Some(signal)
     }
 
-    fn meanings(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Vec<Signal> {
+    fn signals(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Vec<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return vec![Signal::Lost];
         }
         let Some(watched) = self.watched.get(wd) else { return Vec::new() };
         let one = match (watched, name) {
-            (Watched::Folder(folder), Some(name)) => return meanings(folder.join(name), mask),
+            (Watched::Folder(folder), Some(name)) => return signals(folder.join(name), mask),
             // The folder itself. Its parent reports that too, unless it is the root.
             (Watched::Folder(_), None) => {
                 let is_gone =
@@ -137,18 +137,18 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("too many are watched already; raise the sysctl {limit}"))
 }
 
-/// All meanings of an event in a watched folder. A file with several hard links must be watched itself. Links made elsewhere
+/// All signals of an event in a watched folder. A file with several hard links must be watched itself. Links made elsewhere
 /// later are not reported.
-fn meanings(path: PathBuf, mask: EventMask) -> Vec<Signal> {
+fn signals(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     let may_get_link = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let has_links = may_get_link
         && is_manifest(&path)
         && fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() && of.nlink() > 1);
-    meaning(path, mask).into_iter().chain(has_links.then_some(Signal::MaybeMoved)).collect()
+    first_signal(path, mask).into_iter().chain(has_links.then_some(Signal::MaybeMoved)).collect()
 }
 
-/// The first meaning of an event in a watched folder.
-fn meaning(path: PathBuf, mask: EventMask) -> Option<Signal> {
+/// The first signal of an event in a watched folder.
+fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
     let came = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let went = mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM);
     if path.file_name().is_some_and(|name| name == CONFIG_MAP_LINK) {

@@ -87,7 +87,7 @@ pub(super) fn requires_login(reason: &str) -> bool {
 
 /// True if a new login may help against this error. Permission may be denied to another user: that of a certificate, while
 /// there is no token. And etcd 3.4 denies it to watches whose token has expired.
-pub(super) fn may_want_login(reason: &str) -> bool {
+pub(super) fn may_need_login(reason: &str) -> bool {
     reason.contains(DENIED) || requires_login(reason)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
     match error {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
-            if may_want_login(&reason) {
+            if may_need_login(&reason) {
                 return Failure::LoginRequired { action: action.to_owned(), reason };
             }
             match i32::from(status.code()) {

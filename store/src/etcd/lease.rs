@@ -36,7 +36,7 @@ async fn grant(session: Session, seconds: i64) -> Result<LeaseId, Failure> {
 /// One stream per message: each may go to another member.
 async fn keep_alive(session: Session, lease: LeaseId) -> Result<bool, Failure> {
     let answer = timeout(KEEP_ALIVE_TIMEOUT, session.leases().keep_alive(lease)).await;
-    match answer.map_err(|_| session.late(KEEP_ALIVE_TIMEOUT))? {
+    match answer.map_err(|_| session.timeout_error(KEEP_ALIVE_TIMEOUT))? {
         Ok(_) => Ok(true),
         // The client's error for a time to live of 0.
         Err(Error::LeaseKeepAliveError(reason)) if reason == "lease not found" => Ok(false),

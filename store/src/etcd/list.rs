@@ -25,7 +25,7 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Types that are listed concurrently: etcd answers each request on one processor, while we read another answer.
 const CONCURRENT_LISTS: usize = 2;
 /// How often a list may restart because its revision was compacted.
-const ATTEMPTS: usize = 5;
+const MAX_LIST_ATTEMPTS: usize = 5;
 
 /// Why a page failed.
 enum PageError {
@@ -46,7 +46,7 @@ pub(super) async fn list(
     prefix: &str,
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_LIST_ATTEMPTS {
         if let Some(sender) = sender {
             sender.begin().await;
         }
@@ -61,7 +61,8 @@ pub(super) async fn list(
             }
         }
     }
-    let reason = format!("its revisions were compacted {ATTEMPTS} times while {prefix} was being listed");
+    let reason =
+        format!("its revisions were compacted {MAX_LIST_ATTEMPTS} times while {prefix} was being listed");
     Err(session.unavailable(reason).into())
 }
 

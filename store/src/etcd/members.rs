@@ -41,7 +41,7 @@ impl Members {
     /// Sends the request to the member that answered last, then to the others. Members whose connection has failed come last.
     ///
     /// # Errors
-    /// That of the first member that could be reached; or, if none can, why each of them cannot.
+    /// The error of the first member that could be reached; or, if none can, why each of them cannot.
     pub(super) async fn read<'r, T>(
         &self,
         request: impl Fn(Session) -> BoxFuture<'r, Result<T, Failure>>,

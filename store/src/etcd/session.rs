@@ -79,7 +79,7 @@ impl Session {
         let mut session = Self { client, endpoint: endpoint.to_owned(), broken, progress };
         match timeout(PROBE_TIMEOUT, session.begin(access)).await {
             Ok(begun) => begun.map(|()| session).map_err(|error| hint(error, access.tls)),
-            Err(_) => Err(session.late(PROBE_TIMEOUT)),
+            Err(_) => Err(session.timeout_error(PROBE_TIMEOUT)),
         }
     }
 
@@ -105,7 +105,10 @@ impl Session {
     pub(super) async fn probe(&self, options: GetOptions) -> Result<(), Failure> {
         let mut kv = self.kv();
         let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
-        match answer.map_err(|_| self.late(PROBE_TIMEOUT))?.map_err(|error| self.failure("read", error)) {
+        match answer
+            .map_err(|_| self.timeout_error(PROBE_TIMEOUT))?
+            .map_err(|error| self.failure("read", error))
+        {
             Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),
             Err(Failure::LoginRequired { reason, .. }) if !failure::requires_login(&reason) => Ok(()),
             Err(failure) => Err(failure),
@@ -138,11 +141,11 @@ impl Session {
 
     /// Like [`Session::request`], for callers that handle etcd's error themselves.
     pub(super) async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        timeout(REQUEST_TIMEOUT, request).await.map_err(|_| self.late(REQUEST_TIMEOUT))
+        timeout(REQUEST_TIMEOUT, request).await.map_err(|_| self.timeout_error(REQUEST_TIMEOUT))
     }
 
     /// The error of a timeout.
-    pub(super) fn late(&self, limit: Duration) -> StoreError {
+    pub(super) fn timeout_error(&self, limit: Duration) -> StoreError {
         self.unavailable(format!("no answer within {limit:?}"))
     }
 

@@ -257,7 +257,7 @@ fn refuse_canceled(
     }
     Err(match (response.compact_revision(), response.cancel_reason()) {
         (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
-        (_, reason) if failure::may_want_login(reason) => {
+        (_, reason) if failure::may_need_login(reason) => {
             Failure::LoginRequired { action: action(prefix), reason: reason.to_owned() }
         }
         (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),

@@ -358,12 +358,12 @@ async fn delivery_has_the_time_of_its_receipt() {
     let (mut stage, watch) = Stage::watching().await;
     let start = Instant::now();
     // One more than fits: the feed has read it, and waits.
-    for revision in 0..=CAPACITY {
+    for revision in 0..=EVENT_CAPACITY {
         tokio::time::sleep(Duration::from_secs(1)).await;
         watch.send(Ok(WatchEvent::Changed(batch(6 + i64::try_from(revision).unwrap())))).unwrap();
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    for second in 1..=CAPACITY + 1 {
+    for second in 1..=EVENT_CAPACITY + 1 {
         let delivery = stage.events.recv().await.unwrap();
         assert_eq!(delivery.received - start, Duration::from_secs(second.try_into().unwrap()));
     }

@@ -19,7 +19,7 @@ use tower::ServiceBuilder;
 
 use super::{
     KubeAddress,
-    failure::{self, ANSWER_TIMEOUT, Failure, chain, late, unavailable},
+    failure::{self, ANSWER_TIMEOUT, Failure, chain, timeout_error, unavailable},
     kubeconfig,
     list_body::ListBody,
     protobuf,
@@ -30,10 +30,10 @@ use crate::{StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A silent connection is probed after this time, and given up after as much again: a watch may be silent for long.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIME: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The same within HTTP/2, which asks the server and not only its kernel. The times are those of client-go.
+/// Pings within HTTP/2, which the server answers and not only its kernel. The times are those of client-go.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The limit of an answer that is an error, or one object.
@@ -134,7 +134,7 @@ impl Client {
 
     async fn read(&self, answer: Response<Body>, limit: usize) -> Result<Bytes, Failure> {
         let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), limit).collect()).await;
-        let body = body.map_err(|_| late(&self.endpoint))?;
+        let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         Ok(body.map_err(|error| unavailable(&self.endpoint, error.to_string()))?.to_bytes())
     }
 
@@ -161,7 +161,7 @@ impl Client {
             .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
-        let answer = answer.map_err(|_| late(&self.endpoint))?;
+        let answer = answer.map_err(|_| timeout_error(&self.endpoint))?;
         let answer = answer.map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -170,7 +170,7 @@ impl Client {
         let pause = failure::requested_pause(answer.headers());
         let body =
             timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect()).await;
-        let body = body.map_err(|_| late(&self.endpoint))?;
+        let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
         Err(failure::of(&self.endpoint, resource, &failure::status(code, &body), pause))
     }
@@ -209,7 +209,7 @@ fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpC
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive(Some(KEEPALIVE_TIME));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
     let mut builder =

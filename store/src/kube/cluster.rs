@@ -23,7 +23,7 @@ use objects::{NodeObject, PodObject};
 pub use objects::{Node, Pod};
 
 /// How many objects a page of a list has.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 /// The form of a list of which only the metadata is used: a Node object is mostly its images.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;q=0.9";
@@ -146,7 +146,7 @@ impl KubeCluster {
         let (mut items, mut next) = (Vec::new(), String::new());
         loop {
             let place = if next.is_empty() { String::new() } else { format!("&continue={}", escape(&next)) };
-            let page = format!("{path}?{query}&limit={PAGE}{place}");
+            let page = format!("{path}?{query}&limit={PAGE_SIZE}{place}");
             let page = self.client.get(resource, &page, form).await.map_err(|failure| match failure {
                 Failure::Denied(denial) if !denial.is_missing => ClusterError::Forbidden {
                     endpoint: self.endpoint().to_owned(),

@@ -4,16 +4,16 @@ use super::object::ReceivedObject;
 use crate::{Entry, PageSender, Problem};
 
 /// Entries per page.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The entries of a list.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
-    /// Keys without it are left out.
+    /// Entries whose keys do not have this prefix are left out.
     prefix: &'a str,
-    /// None: all are kept.
+    /// Receives full pages. None: all entries are kept in `rest`.
     pages: Option<&'a PageSender>,
-    /// Those that were not sent.
+    /// The entries that were not sent.
     pub(super) rest: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
 }
@@ -31,7 +31,7 @@ impl<'a> Entries<'a> {
 
     /// Sends the entries if they fill a page.
     pub(super) async fn send_full_page(&mut self) {
-        if self.rest.len() >= PAGE {
+        if self.rest.len() >= PAGE_SIZE {
             self.send_rest().await;
         }
     }

@@ -60,7 +60,7 @@ fn is_too_new(status: &Status) -> bool {
 }
 
 /// The error of an answer that does not come.
-pub(super) fn late(endpoint: &str) -> StoreError {
+pub(super) fn timeout_error(endpoint: &str) -> StoreError {
     unavailable(endpoint, format!("no answer within {ANSWER_TIMEOUT:?}"))
 }
 

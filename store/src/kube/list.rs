@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Objects per page, as in client-go.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// The state of a type to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) async fn list(
 /// The newest version of a type.
 pub(super) async fn newest_version(client: &Client, resource: &Resource) -> Result<String, Failure> {
     let mut query = format!("{}?", resource.path);
-    resource.select(&mut query);
+    resource.add_selectors(&mut query);
     query.push_str("limit=1");
     let page = add_page(client, resource, &query, &mut Entries::new("", None)).await?;
     Ok(page.resource_version)
@@ -60,7 +60,7 @@ pub(super) async fn object_version(
     let fields = format!("metadata.name={}", key.name());
     let resource = Resource { fields, ..resource.clone() };
     let mut query = format!("{}?", resource.path_of(key.namespace()));
-    resource.select(&mut query);
+    resource.add_selectors(&mut query);
     match at {
         Some(version) => {
             let _ = write!(query, "resourceVersion={}&resourceVersionMatch=Exact", escape(version));
@@ -95,7 +95,7 @@ async fn add_page(
 
 fn query(resource: &Resource, origin: Origin<'_>, next: &str) -> String {
     let mut query = format!("{}?", resource.path);
-    resource.select(&mut query);
+    resource.add_selectors(&mut query);
     let is_whole = match origin {
         Origin::Cache { oldest } => oldest.is_some(),
         Origin::Newest => false,
@@ -103,7 +103,7 @@ fn query(resource: &Resource, origin: Origin<'_>, next: &str) -> String {
     };
     // Without a version to begin at the limit counts only for a server without a cache; client-go sends it too.
     if !is_whole || !next.is_empty() {
-        let _ = write!(query, "limit={PAGE}&");
+        let _ = write!(query, "limit={PAGE_SIZE}&");
     }
     if !next.is_empty() {
         let _ = write!(query, "continue={}&", escape(next));

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{
-    failure::{ANSWER_TIMEOUT, Failure, chain, late, unavailable},
+    failure::{ANSWER_TIMEOUT, Failure, chain, timeout_error, unavailable},
     items::ItemSplitter,
     protobuf::{self, ListMetadata, ListSplitter},
 };
@@ -70,7 +70,8 @@ impl ListBody {
         &mut self,
         mut show: impl FnMut(&str) -> Result<(), String>,
     ) -> Result<bool, Failure> {
-        let chunk = timeout(ANSWER_TIMEOUT, self.chunks.next()).await.map_err(|_| late(&self.endpoint))?;
+        let chunk =
+            timeout(ANSWER_TIMEOUT, self.chunks.next()).await.map_err(|_| timeout_error(&self.endpoint))?;
         let failed = |reason: String| unavailable(&self.endpoint, reason);
         let chunk = chunk.transpose().map_err(|error| failed(error.to_string()))?;
         let is_last = chunk.is_none();

@@ -12,7 +12,7 @@ use crate::{Entry, Problem, manifest};
 const ANNOTATIONS: [&str; 3] = ["contiv.io/", "contivpp.io/", LAST_CHANGE_TRIGGER_TIME];
 /// Marks Endpoints used for leader election: they change every two seconds and are no endpoints.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Those of components too old for the annotation; Contiv's reflector knew them by name.
+/// Endpoints for the leader election of components too old for the annotation; Contiv's reflector knew them by name.
 const ELECTIONS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// An object, or the identity of an unusable one.

@@ -16,7 +16,7 @@ use super::{
     failure::{Denial, Failure},
     list::newest_version,
     resource::Resource,
-    watch::{ResourceEvent, gone},
+    watch::{ResourceEvent, expired},
 };
 use crate::StoreError;
 
@@ -59,7 +59,7 @@ impl OptionalType {
 }
 
 /// Ends with an expired version as soon as the API server has the type, so that it is listed.
-pub(super) fn look_for(
+pub(super) fn wait_for_type(
     client: Client,
     resource: Resource,
     revision: i64,
@@ -68,7 +68,7 @@ pub(super) fn look_for(
         loop {
             sleep(LOOK_INTERVAL).await;
             match newest_version(&client, &resource).await {
-                Ok(_) | Err(Failure::Gone | Failure::TooNew) => return Err(gone(revision)),
+                Ok(_) | Err(Failure::Gone | Failure::TooNew) => return Err(expired(revision)),
                 Err(Failure::Denied(_)) => {}
                 Err(Failure::Store(error)) => return Err(error),
             }

@@ -6,7 +6,7 @@ use contiv_proto::{Key, Kind};
 
 use super::{KubeAddress, query::escape};
 
-/// Labels of services and endpoint slices that kube-proxy leaves out, by the names that the API server knows them by.
+/// Label selectors of the services and endpoint slices that kube-proxy leaves out.
 const HEADLESS: &str = "!service.kubernetes.io/headless";
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
@@ -43,8 +43,8 @@ impl Resource {
         matches!(self.kind, Kind::ExternalWorkload)
     }
 
-    /// Adds the selectors to a query.
-    pub(super) fn select(&self, query: &mut String) {
+    /// Adds its selectors to a query.
+    pub(super) fn add_selectors(&self, query: &mut String) {
         for (name, selector) in [("fieldSelector", &self.fields), ("labelSelector", &self.labels)] {
             if !selector.is_empty() {
                 let _ = write!(query, "{name}={}&", escape(selector));
@@ -53,7 +53,7 @@ impl Resource {
     }
 
     /// True if objects of this type can have keys with `prefix`.
-    pub(super) fn meets(&self, prefix: &str) -> bool {
+    pub(super) fn has_keys_with(&self, prefix: &str) -> bool {
         let own = Key::prefix(self.kind);
         own.starts_with(prefix) || prefix.starts_with(&own)
     }
@@ -102,9 +102,9 @@ impl Scope {
     /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the
     /// URL says so. Lists come from the API server's cache, as those of kube-proxy: there are as many agents as nodes.
     ///
-    /// Of services and endpoint slices those of headless services are left out, and those that are for another proxy than
-    /// `proxy_name`; if that is empty, for any other. `Endpoints` are left out: Kubernetes mirrors all of them to endpoint slices.
-    /// Other nodes and pods change often and have no effect here, except for the weights of pods.
+    /// Headless services and their endpoint slices are left out, and services that name another proxy than `proxy_name`; if that
+    /// is empty, those that name any. `Endpoints` are left out, since Kubernetes mirrors all of them to endpoint slices. Other
+    /// nodes and pods are left out, since they change often and have no effect here, except for the weights of pods.
     pub fn node(name: &str, proxy_name: &str, address: &KubeAddress) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
             Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ExternalWorkload => true,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn names(scope: &Scope, prefix: &str) -> Vec<&'static str> {
-        scope.resources.iter().filter(|resource| resource.meets(prefix)).map(Resource::name).collect()
+        scope.resources.iter().filter(|resource| resource.has_keys_with(prefix)).map(Resource::name).collect()
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Watch {
             "ERROR" => {
                 let status: Status =
                     serde_json::from_str(object).map_err(|error| failed(error.to_string()))?;
-                return Err(if is_gone(&status) { gone(self.revision) } else { failed(status.message) });
+                return Err(if is_gone(&status) { expired(self.revision) } else { failed(status.message) });
             }
             other => return Err(failed(format!("an event of the unknown type {other:?}"))),
         };
@@ -164,7 +164,7 @@ async fn request(
 ) -> Result<(WatchBody, Duration), Failure> {
     let seconds = rand::rng().random_range(WATCH_TIMEOUT_SECONDS / 2..=WATCH_TIMEOUT_SECONDS);
     let mut query = format!("{}?", resource.path);
-    resource.select(&mut query);
+    resource.add_selectors(&mut query);
     let _ = write!(
         query,
         "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
@@ -177,7 +177,7 @@ async fn request(
 /// The error of a watch from this revision of the store.
 pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
     match failure {
-        Failure::Gone | Failure::TooNew => gone(revision),
+        Failure::Gone | Failure::TooNew => expired(revision),
         Failure::Denied(denial) => denial.error,
         Failure::Store(error) => error,
     }
@@ -186,13 +186,13 @@ pub(super) fn error_of(failure: Failure, revision: i64) -> StoreError {
 /// The error of the watch of one type. An optional type that is no longer there is listed again.
 fn error_of_watch(failure: Failure, resource: &Resource, revision: i64) -> StoreError {
     match failure {
-        Failure::Denied(_) if resource.is_optional() => gone(revision),
+        Failure::Denied(_) if resource.is_optional() => expired(revision),
         failure => error_of(failure, revision),
     }
 }
 
 /// The API server no longer has the events since this revision.
-pub(super) const fn gone(revision: i64) -> StoreError {
+pub(super) const fn expired(revision: i64) -> StoreError {
     StoreError::Compacted { requested: revision, oldest: revision + 1 }
 }
 

@@ -129,7 +129,7 @@ impl Check {
     }
 
     /// Checks that a value is one of those allowed.
-    pub(super) fn one_of(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+    pub(super) fn check_word(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
             self.refuse(field, format!("{word:?} is not one of {}", words.join(", ")));
         }

@@ -38,7 +38,7 @@ pub(crate) fn parse_object(source: &str, kind: Kind, json: &str) -> Result<Objec
     };
     match read {
         Some(object) => Ok(object),
-        None => slowly(source, kind, json),
+        None => decode_leniently(source, kind, json),
     }
 }
 
@@ -50,7 +50,7 @@ fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
 }
 
 /// The slow path of manifests: it accepts `null` fields, as sent for empty lists, and reports where an error is.
-fn slowly(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
+fn decode_leniently(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
     let problem = |reason: String| Problem { source: source.to_owned(), object: None, field: None, reason };
     let mut value: Value = serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
     if let Some(fields) = value.as_object_mut() {

@@ -198,7 +198,7 @@ pub(super) fn unknown_fields(kind: Kind, manifest: &Value) -> Vec<(String, Strin
     search(fields_of(kind), manifest)
 }
 
-/// The same for the fields of a list itself.
+/// The unknown fields of a list itself.
 pub(super) fn unknown_fields_of_list(list: &Value) -> Vec<(String, String)> {
     search(&LIST, list)
 }

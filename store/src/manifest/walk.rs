@@ -40,7 +40,7 @@ impl Links {
     /// Checks that `path` is within `root` after resolving all links.
     ///
     /// # Errors
-    /// When it leads out of the folder and may not, and those of the system.
+    /// When it leads out of the folder and may not; the error of the system call.
     pub(crate) fn check(self, root: &Path, path: &Path) -> io::Result<()> {
         self.resolve(root, path).map(drop)
     }
@@ -120,7 +120,7 @@ pub(crate) fn is_hidden(path: &Path) -> bool {
 pub(crate) struct Walk {
     /// The manifests.
     pub(crate) files: BTreeSet<PathBuf>,
-    /// Those that can be written through another path: symbolic links, and files with several hard links.
+    /// Manifests that can be written through another path: symbolic links, and files with several hard links.
     pub(crate) links: Vec<PathBuf>,
     /// Folders that could not be read, and links that lead out of the folder. Their content is unknown.
     pub(crate) unreadable: Vec<(PathBuf, io::Error)>,
@@ -202,8 +202,8 @@ impl<F: FnMut(&Path) -> io::Result<()>> Walker<'_, F> {
 /// rest of the limit for all manifests together.
 ///
 /// # Errors
-/// Those of the system; a link that leads out of the folder and may not; "invalid data" for content that is not text, "invalid
-/// input" for a special file, and "file too large".
+/// The error of the system call; a link that leads out of the folder and may not; "invalid data" for content that is not text,
+/// "invalid input" for a special file, and "file too large".
 pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> io::Result<String> {
     let target = links.resolve(root, path)?;
     check_file(&target.metadata()?, budget)?;

@@ -6,14 +6,16 @@ use contiv_store::{Delivery, FeedEvent};
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
 /// Far longer than any feed takes, on a busy machine too.
-const LIMIT: Duration = Duration::from_secs(60);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The next event.
 ///
 /// # Panics
 /// When there is none within a minute, or the feed has ended.
 pub async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
-    let Ok(delivery) = timeout(LIMIT, events.recv()).await else { panic!("nothing within a minute") };
+    let Ok(delivery) = timeout(DELIVERY_TIMEOUT, events.recv()).await else {
+        panic!("nothing within a minute")
+    };
     let Some(delivery) = delivery else { panic!("the feed has ended") };
     delivery.event
 }

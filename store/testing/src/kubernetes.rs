@@ -237,13 +237,13 @@ current-context: here
         self.shared.faults.lock().silent.insert(resource.to_owned());
     }
 
-    /// Breaks all connections and refuses new ones until [`Self::mend`].
+    /// Breaks all connections and refuses new ones until [`Self::reconnect`].
     pub fn cut(&self) {
         self.shared.is_cut.send_replace(true);
     }
 
     /// Accepts connections again.
-    pub fn mend(&self) {
+    pub fn reconnect(&self) {
         self.shared.is_cut.send_replace(false);
     }
 

@@ -49,7 +49,7 @@ impl Proxy {
     ///
     /// # Errors
     /// When another process has taken the port.
-    pub async fn mend(&mut self) -> io::Result<()> {
+    pub async fn reconnect(&mut self) -> io::Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
         self.task =
             tokio::spawn(forward(listener, self.server.clone(), self.flows.subscribe())).abort_handle();

@@ -3,7 +3,7 @@
 use super::{folder::*, *};
 
 #[tokio::test]
-async fn broken_object_keeps_its_last_valid_state_and_others_are_updated() {
+async fn broken_object_keeps_its_last_valid_state() {
     let file = |a: i32, b: i32| format!("{}---\n{}", service("a", a), service("b", b));
     let mut folder = Folder::with(&[("two.yaml", &file(1, 1))]).await;
     folder.write("two.yaml", &file(0, 2));

@@ -11,12 +11,12 @@ async fn committed_object_becomes_a_file_of_its_own() {
     let text = fs::read_to_string(folder.path("default/service-new.yaml")).unwrap();
     assert!(text.starts_with("apiVersion: v1\nkind: Service\n"), "{text}");
     assert!(fs::read_to_string(folder.path("mine.json")).unwrap().starts_with('{'));
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 
     folder.store.commit(vec![delete("new"), delete("mine"), delete("none")]).await.unwrap();
     assert_eq!(folder.next_change().await, ["delete mine", "delete new"]);
     assert!(!folder.path("mine.json").exists() && !folder.path("default/service-new.yaml").exists());
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ async fn edit_is_seen_at_once() {
     assert_eq!(folder.next_change().await, ["put new 1"]);
     folder.remove("web.yaml");
     assert_eq!(folder.next_change().await, ["delete web"]);
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn revisions_count_changes() {
     assert_eq!(folder.entries().await[0].mod_revision, before + 1);
     // The same content is no change.
     folder.write("web.yaml", &format!("# a comment\n{}", service("web", 81)));
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }
 
 /// Creation revisions decide between two services with one address, so they must not depend on when this process saw them.
@@ -63,14 +63,14 @@ async fn editors_that_write_beside_and_rename_over_delete_nothing() {
     drop(file);
     folder.remove("web.yaml~");
     assert_eq!(folder.next_change().await, ["put web 82"]);
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }
 
 #[tokio::test]
 async fn renamed_file_keeps_its_objects() {
     let mut folder = Folder::with(&[("a.yaml", &service("web", 80))]).await;
     folder.rename("a.yaml", "b.yaml");
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     folder.write("b.yaml", &service("web", 81));
     assert_eq!(folder.next_change().await, ["put web 81"]);
 }

@@ -85,7 +85,7 @@ impl Folder {
         }
     }
 
-    pub(crate) async fn is_quiet(&mut self) {
+    pub(crate) async fn assert_quiet(&mut self) {
         let next = timeout(Duration::from_millis(100), self.watch.next()).await;
         assert!(next.is_err(), "{next:?}");
     }

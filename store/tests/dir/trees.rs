@@ -11,7 +11,7 @@ async fn folders_come_move_and_go() {
     folder.write("a/b/web.yaml", &service("web", 2));
     assert_eq!(folder.next_change().await, ["put web 2"]);
     folder.rename("a", "c");
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     folder.write("c/b/web.yaml", &service("web", 3));
     assert_eq!(folder.next_change().await, ["put web 3"]);
     // Moved out of the folder, it is deleted, and later changes there do not matter.
@@ -19,7 +19,7 @@ async fn folders_come_move_and_go() {
     fs::rename(folder.path("c"), elsewhere.path().join("c")).unwrap();
     assert_eq!(folder.next_change().await, ["delete web"]);
     fs::write(elsewhere.path().join("c/b/web.yaml"), service("web", 4)).unwrap();
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     fs::rename(elsewhere.path().join("c"), folder.path("d")).unwrap();
     assert_eq!(folder.next_change().await, ["put web 4"]);
     fs::remove_dir_all(folder.path("d")).unwrap();
@@ -51,7 +51,7 @@ async fn mounted_config_map_changes_in_one_step() {
     version(2, &[("a.yaml", service("a", 2)), ("b.yaml", service("b", 2))]);
     assert_eq!(folder.next_change().await, ["put a 2", "put b 2"]);
     fs::remove_dir_all(folder.path("..2024_1")).unwrap();
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     version(3, &[("a.yaml", service("a", 3)), ("b.yaml", service("b", 2))]);
     assert_eq!(folder.next_change().await, ["put a 3"]);
 }
@@ -117,12 +117,12 @@ async fn file_open_in_moved_folder_is_forgotten() {
     let mut folder = Folder::with(&[("a/web.yaml", &service("web", 1))]).await;
     let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
     std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     let elsewhere = TempDir::new().unwrap();
     fs::rename(folder.path("a"), elsewhere.path().join("a")).unwrap();
     assert_eq!(folder.next_change().await, ["delete web"]);
     drop(writer);
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }
 
 #[tokio::test]
@@ -131,11 +131,11 @@ async fn folder_replaced_under_open_file_is_read() {
         Folder::with(&[("a/web.yaml", &service("web", 1)), (".b/web.yaml", &service("web", 2))]).await;
     let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
     std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
     let elsewhere = TempDir::new().unwrap();
     fs::rename(folder.path("a"), elsewhere.path().join("a")).unwrap();
     folder.rename(".b", "a");
     assert_eq!(folder.next_change().await, ["put web 2"]);
     drop(writer);
-    folder.is_quiet().await;
+    folder.assert_quiet().await;
 }

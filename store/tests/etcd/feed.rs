@@ -69,7 +69,7 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     etcd.ctl(&["del", "/a"]).await.unwrap();
     etcd.ctl(&["put", "/c", "1"]).await.unwrap();
     etcd.ctl(&["compact", "5"]).await.unwrap();
-    wire.mend().await.unwrap();
+    wire.reconnect().await.unwrap();
     // The watch opens before its event, so the outage may end before the list.
     let mut event = after_outage(&mut events).await;
     if event == FeedEvent::Up {
@@ -92,7 +92,7 @@ async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy
     for write in writes {
         etcd.ctl(write).await.unwrap();
     }
-    wire.mend().await.unwrap();
+    wire.reconnect().await.unwrap();
 }
 
 /// Expects the detection of other data after an outage.
@@ -138,7 +138,7 @@ async fn etcd_restored_beyond_the_known_revision_is_listed_again() {
     wire.cut();
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     etcd.ctl(&["put", "/e", "1"]).await.unwrap();
-    wire.mend().await.unwrap();
+    wire.reconnect().await.unwrap();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     expect_put(next(&mut events).await, "/e");
 }

@@ -150,7 +150,7 @@ async fn feed_survives_expired_and_forgotten_tokens() {
         assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
         let key = format!("{PREFIX}{round}");
         guarded.put(&key).await;
-        wire.mend().await.unwrap();
+        wire.reconnect().await.unwrap();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
         expect_put(next(&mut events).await, &key);
     }
@@ -163,7 +163,7 @@ async fn feed_survives_expired_and_forgotten_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_password_names_user_and_file_and_a_right_one_is_used_soon() {
+async fn wrong_password_is_reported_and_a_corrected_one_is_used() {
     let guarded = SecuredEtcd::enabled(&[]).await;
     guarded.write_password("not-that-one");
     let store = guarded.store();

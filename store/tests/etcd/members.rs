@@ -23,7 +23,7 @@ use tokio::{
 };
 
 /// A generous limit; the measured time is printed.
-const BOUND: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster, a writer of the keys `/0`, `/1`, …, and a feed that must deliver each of them.
 struct Scenario {
@@ -50,7 +50,7 @@ impl Scenario {
         let endpoints: Vec<String> = wires.iter().map(Proxy::endpoint).collect();
         let store = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
         let (mut events, _handle) = Feed::start(store, "/");
-        let first = timeout(BOUND, events.recv()).await.unwrap().unwrap().event;
+        let first = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event;
         assert!(matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()), "{first:?}");
         let written = Arc::new(AtomicU64::new(0));
         let writer = tokio::spawn(write(direct, Arc::clone(&written))).abort_handle();
@@ -62,7 +62,7 @@ impl Scenario {
         let start = Instant::now();
         let enough = self.written.load(Ordering::Relaxed) + 2;
         while self.delivered < enough {
-            let left = BOUND.checked_sub(start.elapsed()).expect("the feed does not deliver again");
+            let left = EVENT_TIMEOUT.checked_sub(start.elapsed()).expect("the feed does not deliver again");
             let next = timeout(left, self.events.recv()).await.expect("the feed does not deliver again");
             match next.unwrap().event {
                 FeedEvent::Changed(batch) => batch.changes.iter().for_each(|change| self.deliver(change)),
@@ -105,14 +105,17 @@ async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
 }
 
 /// Each member in turn has a fault that is then repaired; no event is lost.
-async fn each_in_turn(trouble: impl AsyncFn(&mut Scenario, usize), mend: impl AsyncFn(&mut Scenario, usize)) {
+async fn each_in_turn(
+    trouble: impl AsyncFn(&mut Scenario, usize),
+    recover: impl AsyncFn(&mut Scenario, usize),
+) {
     let mut scene = Scenario::start().await;
     scene.catch_up().await;
     for victim in 0..3 {
         println!("member {victim} is in trouble");
         trouble(&mut scene, victim).await;
         scene.catch_up().await;
-        mend(&mut scene, victim).await;
+        recover(&mut scene, victim).await;
         scene.catch_up().await;
     }
     assert!(!scene.outages.is_empty(), "the feed was on none of them");
@@ -157,15 +160,16 @@ async fn quiet_watch_stays_open_and_a_dead_one_is_noticed() {
     assert!(quiet.is_err(), "nothing happened: {quiet:?}");
     wire.stall();
     let start = Instant::now();
-    let FeedEvent::Down { reason } = timeout(BOUND, events.recv()).await.unwrap().unwrap().event else {
+    let FeedEvent::Down { reason } = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event
+    else {
         panic!("expected an outage")
     };
     println!("a dead watch was noticed after {:?}", start.elapsed());
     assert!(reason.ends_with("the watch has sent nothing for 6s"), "{reason}");
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     wire.flow();
-    assert_eq!(timeout(BOUND, events.recv()).await.unwrap().unwrap().event, FeedEvent::Up);
-    let next = timeout(BOUND, events.recv()).await.unwrap().unwrap().event;
+    assert_eq!(timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event, FeedEvent::Up);
+    let next = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event;
     assert!(matches!(&next, FeedEvent::Changed(batch) if batch.changes.len() == 1), "{next:?}");
 }
 
@@ -178,7 +182,7 @@ async fn member_that_hangs_from_start_is_passed_over() {
     for _ in 0..6 {
         let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
         let start = Instant::now();
-        timeout(BOUND, store.list("/")).await.expect("the call did not end").unwrap();
+        timeout(EVENT_TIMEOUT, store.list("/")).await.expect("the call did not end").unwrap();
         println!("listed after {:?}", start.elapsed());
     }
 }

@@ -107,7 +107,7 @@ async fn certificates_that_were_all_replaced_count_without_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unusable_certificate_file_is_named_and_a_good_one_is_used_soon() {
+async fn bad_certificate_file_is_reported_and_a_corrected_one_used() {
     let authority = Authority::new().unwrap();
     let etcd = start(&authority).await;
     let key = authority.file("client-key.pem");

@@ -116,7 +116,7 @@ async fn server_disconnected_is_watched_again_when_reachable() {
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     server.put(service("web", "None")).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    wire.mend().await.unwrap();
+    wire.reconnect().await.unwrap();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == key("web")));
 }

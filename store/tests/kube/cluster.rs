@@ -24,7 +24,7 @@ fn pod(namespace: &str, name: &str, app: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_listed_by_label_in_all_namespaces_or_one_and_in_pages() {
+async fn pods_are_listed_by_label_and_namespace_in_pages() {
     let server = ApiServer::start().unwrap();
     server.without_cache();
     for number in 0..501 {

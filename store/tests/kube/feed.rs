@@ -40,7 +40,7 @@ async fn cut_connection_loses_no_change_and_needs_no_list() {
     assert!(reason.contains(&server.endpoint()), "{reason}");
     server.put(service("b", "None")).unwrap();
     server.delete("services", "default", "a");
-    server.mend();
+    server.reconnect();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     let mut changes = Vec::new();
     while changes.len() < 2 {
@@ -64,7 +64,7 @@ async fn object_deleted_before_compaction_is_missing_in_next_list() {
     server.delete("services", "default", "a");
     server.put(service("c", "None")).unwrap();
     server.expire();
-    server.mend();
+    server.reconnect();
     let event = after_outage(&mut events).await;
     let FeedEvent::Snapshot(listed) = event else { panic!("expected a snapshot: {event:?}") };
     assert_eq!(keys(&listed), [key("b"), key("c")]);
@@ -145,7 +145,7 @@ async fn bookmarks_advance_the_version_of_a_quiet_type() {
         server.cut();
         down(&mut events).await;
         server.take_requests();
-        server.mend();
+        server.reconnect();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
         requests = server.take_requests();
         requests.retain(|request| request.contains("watch=true"));

@@ -138,7 +138,7 @@ async fn agent_ignores_headless_services_and_those_of_another_proxy() {
         assert_eq!(change(&mut events).await, Change::Delete { key: key(expected) });
         server.cut();
         assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
-        server.mend();
+        server.reconnect();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     }
 }

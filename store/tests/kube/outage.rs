@@ -11,7 +11,7 @@ async fn outage_with_a_new_cause_is_reported_again() {
     server.cut();
     let mut reason = down(&mut events).await;
     server.accept_token("second");
-    server.mend();
+    server.reconnect();
     // A refused connection may be reported first, in other words than the broken one.
     while !reason.contains("401") {
         reason = down(&mut events).await;
@@ -30,7 +30,7 @@ async fn expired_version_after_an_outage_is_answered_by_a_list() {
     down(&mut events).await;
     server.put(service("b", "None")).unwrap();
     server.expire();
-    server.mend();
+    server.reconnect();
     let event = after_outage(&mut events).await;
     let FeedEvent::Snapshot(listed) = event else { panic!("expected the list: {event:?}") };
     assert_eq!(keys(&listed), [key("a"), key("b")]);

@@ -153,7 +153,7 @@ async fn watches_resume_without_lists_after_server_restart() {
     let connections = server.connections();
     server.cut();
     down(&mut events).await;
-    server.mend();
+    server.reconnect();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     let exchanges = until_watched(&server).await;
     let requests: Vec<&str> = exchanges.iter().map(|exchange| exchange.path.as_str()).collect();

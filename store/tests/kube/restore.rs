@@ -35,7 +35,7 @@ async fn restored_server_at_lower_version_is_listed_again() {
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     server.restore(backup);
     server.put(service("e", "None")).unwrap();
-    server.mend();
+    server.reconnect();
     let (before, listed) = until_listed(&mut events).await;
     assert!(is_replaced(&before), "{before:?}");
     assert_eq!(keys(&listed), [key("a"), key("e")]);
@@ -57,7 +57,7 @@ async fn restored_server_written_past_version_is_listed_again() {
     for name in ["c", "d", "e"] {
         server.put(service(name, "None")).unwrap();
     }
-    server.mend();
+    server.reconnect();
     let (before, listed) = until_listed(&mut events).await;
     assert!(is_replaced(&before), "{before:?}");
     assert_eq!(keys(&listed), ["a", "c", "d", "e"].map(key));
@@ -80,7 +80,7 @@ async fn restored_server_with_deleted_object_back_is_listed_again() {
     // Another object now has the version of the deletion.
     server.put(node("n1")).unwrap();
     server.put(node("n1")).unwrap();
-    server.mend();
+    server.reconnect();
     let (before, listed) = until_listed(&mut events).await;
     assert!(is_replaced(&before), "{before:?}");
     assert!(keys(&listed).contains(&&*key("a")), "{listed:?}");
@@ -116,7 +116,7 @@ async fn server_with_same_history_is_not_listed_again() {
     // The known state is outdated, but was right at the version of the reader.
     server.put(service("a", "None")).unwrap();
     server.delete("services", "default", "b");
-    server.mend();
+    server.reconnect();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     assert!(matches!(next(&mut events).await, FeedEvent::Changed(_)));
 }

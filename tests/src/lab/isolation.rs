@@ -18,12 +18,12 @@ use nix::mount::{MsFlags, mount};
 
 use super::{Lab, LabError, Result, process::print_logs, wait_for};
 
-/// Set inside: a file that the inner run writes, which proves that it ran.
-const MARK: &str = "CONTIV_LAB_MARK";
+/// Set for the inner run: a file that it writes, which proves that it ran.
+const MARK_VARIABLE: &str = "CONTIV_LAB_MARK";
 /// Set by `scripts/test`: a file that collects the name of every test that ran inside.
-const LEDGER: &str = "CONTIV_LAB_LEDGER";
-/// The time limit after which a test or program is killed with all its processes.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
+const LEDGER_VARIABLE: &str = "CONTIV_LAB_LEDGER";
+/// After this time a test or program is killed with all its processes, unless the caller sets another limit.
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(300);
 /// Makes an ordinary user root inside.
 const USER_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 
@@ -35,7 +35,7 @@ const USER_NAMESPACE: [&str; 2] = ["--user", "--map-root-user"];
 /// When namespaces cannot be made, when `test` is not the name of the caller, when the time limit is over, and when `body`
 /// fails or panics.
 pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    isolated_within(TIME_LIMIT, test, body)
+    isolated_within(DEFAULT_TIME_LIMIT, test, body)
 }
 
 /// The same with another time limit.
@@ -43,8 +43,8 @@ pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()>
 /// # Errors
 /// As [`isolated`].
 pub fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    if let Some(mark) = env::var_os(MARK) {
-        return inside(Path::new(&mark), body);
+    if let Some(mark) = env::var_os(MARK_VARIABLE) {
+        return run_inside(Path::new(&mark), body);
     }
     let arguments =
         [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"].map(OsString::from);
@@ -61,7 +61,7 @@ pub fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> R
 
 /// The same for a binary: it is started again with its arguments and keeps the terminal.
 pub fn isolated_program(body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    program(TIME_LIMIT, &USER_NAMESPACE, body)
+    program(DEFAULT_TIME_LIMIT, &USER_NAMESPACE, body)
 }
 
 /// The same for a benchmark, with its own time limit. If the caller is root, it stays in its user namespace, where the kernel
@@ -73,16 +73,16 @@ pub fn isolated_measurement(limit: Duration, body: impl FnOnce(&Lab) -> Result<(
     program(limit, if is_root && first_namespace { &[] } else { &USER_NAMESPACE }, body)
 }
 
-fn program(limit: Duration, user: &[&str], body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    match env::var_os(MARK) {
-        Some(mark) => inside(Path::new(&mark), body),
-        None => run_again(limit, user, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
+fn program(limit: Duration, unshare_options: &[&str], body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    match env::var_os(MARK_VARIABLE) {
+        Some(mark) => run_inside(Path::new(&mark), body),
+        None => run_again(limit, unshare_options, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
     }
 }
 
-fn inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
-    let ours = network_namespace()?;
-    fs::write(mark, ours.as_os_str().as_encoded_bytes())
+fn run_inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+    let own_namespace = network_namespace()?;
+    fs::write(mark, own_namespace.as_os_str().as_encoded_bytes())
         .map_err(|error| LabError::system(format!("write {}", mark.display()), error))?;
     // `ip netns` keeps its names below /run; logs and state of the lab go there too and vanish with it.
     mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
@@ -114,7 +114,7 @@ impl Drop for PrintLogsUnlessPassed {
 
 fn run_again(
     limit: Duration,
-    user: &[&str],
+    unshare_options: &[&str],
     arguments: &[OsString],
     redirect: impl FnOnce(&mut Command) -> io::Result<()>,
 ) -> Result<()> {
@@ -123,13 +123,16 @@ fn run_again(
     let mut command = Command::new("setpriv");
     // If this process is killed, `unshare` is killed; then the first process inside is killed, and with it the kernel ends all
     // others inside. So no process is left over.
-    command.args(["--pdeathsig", "KILL", "unshare"]).args(user).args(["--net", "--mount", "--pid"]);
+    command
+        .args(["--pdeathsig", "KILL", "unshare"])
+        .args(unshare_options)
+        .args(["--net", "--mount", "--pid"]);
     command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
-    command.args(arguments).env(MARK, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
+    command.args(arguments).env(MARK_VARIABLE, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
     redirect(&mut command).map_err(failed)?;
     let status = wait(limit, command.spawn().map_err(failed)?)?;
-    let theirs = fs::read(mark.path()).map_err(failed)?;
-    if theirs.is_empty() {
+    let inner_namespace = fs::read(mark.path()).map_err(failed)?;
+    if inner_namespace.is_empty() {
         return Err(LabError::NotIsolated(if status.success() {
             format!("{arguments:?} named no test; the name given to `isolated` must be that of the test")
         } else {
@@ -140,7 +143,7 @@ fn run_again(
             )
         }));
     }
-    if theirs == network_namespace()?.as_os_str().as_encoded_bytes() {
+    if inner_namespace == network_namespace()?.as_os_str().as_encoded_bytes() {
         return Err(LabError::NotIsolated("the inner run was in the namespace of the outer one".to_owned()));
     }
     if status.success() { Ok(()) } else { Err(LabError::Inside(status)) }
@@ -179,7 +182,7 @@ fn show(output: &mut File) {
 
 /// Records in the ledger, if there is one, that this test ran inside and passed.
 fn record(test: &str) -> Result<()> {
-    let Some(ledger) = env::var_os(LEDGER) else { return Ok(()) };
+    let Some(ledger) = env::var_os(LEDGER_VARIABLE) else { return Ok(()) };
     let failed =
         |error| LabError::system(format!("write to the ledger {}", Path::new(&ledger).display()), error);
     let program = env::current_exe().map_err(failed)?;

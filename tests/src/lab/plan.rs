@@ -95,7 +95,7 @@ impl Range {
 pub(crate) const NODE: Host = on_external("node", 1);
 /// The other node. No agent runs there; it only routes.
 pub(crate) const NODE2: Host = on_external("node2", 2);
-/// A client outside of the cluster, on the network of the nodes.
+/// An external client, on the network of the nodes.
 pub(crate) const CLIENT: Host = on_external("client", 100);
 /// The next hop of the node's default route. No host has this address, so untranslated packets get no answer.
 pub(crate) const GATEWAY: Host = on_external("gateway", 254);

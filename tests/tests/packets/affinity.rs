@@ -163,9 +163,9 @@ fn affinity_is_switched_on_and_off_while_service_runs() -> Result<()> {
 }
 
 #[test]
-fn new_connections_renew_the_timeout_and_idle_clients_are_forgotten() -> Result<()> {
+fn new_connection_renews_affinity_and_idle_client_loses_it() -> Result<()> {
     run(
-        "affinity::new_connections_renew_the_timeout_and_idle_clients_are_forgotten",
+        "affinity::new_connection_renews_affinity_and_idle_client_loses_it",
         |lab| vec![sticky("web", 80, 9, &three(lab))],
         |lab, _, _agent, _| {
             let web = Service::new("web", 80, &[]);

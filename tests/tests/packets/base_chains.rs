@@ -154,8 +154,8 @@ fn base_chains_are_added_to_unowned_or_dormant_table() -> Result<()> {
 }
 
 #[test]
-fn base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again() -> Result<()> {
-    isolated("base_chains::base_chain_unneeded_at_a_repair_has_its_rules_when_needed_again", |lab| {
+fn base_chain_unneeded_at_a_repair_is_complete_later() -> Result<()> {
+    isolated("base_chains::base_chain_unneeded_at_a_repair_is_complete_later", |lab| {
         let (without, with) = (Features::default().snapshot(), Features::ALL.snapshot());
         let mut renderer = Nftables::new();
         let mut watch = call(&lab.node, || renderer.watch())?.unwrap_or_else(|| panic!("there is no watch"));

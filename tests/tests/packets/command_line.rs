@@ -13,8 +13,8 @@ fn contiv(lab: &Lab, arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn applied_manifests_reach_the_kernel_and_deleted_ones_are_removed() -> Result<()> {
-    isolated("command_line::applied_manifests_reach_the_kernel_and_deleted_ones_are_removed", |lab| {
+fn applied_and_deleted_manifests_reach_the_kernel() -> Result<()> {
+    isolated("command_line::applied_and_deleted_manifests_reach_the_kernel", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (etcd, manifests) = (Etcd::start(lab)?, Manifests::new(lab)?);
         let agent = Agent::start(lab, &AgentOptions::with_open_table(etcd.url()))?;
@@ -59,7 +59,7 @@ fn forwarding_that_is_off_is_named_by_status() -> Result<()> {
         };
         assert!(!is_answered()?);
         let status = contiv(lab, &["status"])?;
-        assert!(status.contains("nftables: net.ipv4.ip_forward is 0: pods and clients outside"), "{status}");
+        assert!(status.contains("nftables: net.ipv4.ip_forward is 0: pods and external clients"), "{status}");
         assert!(!status.contains("ipv6"), "IPv6 is forwarded:\n{status}");
 
         set("1")?;

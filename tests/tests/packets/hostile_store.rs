@@ -16,7 +16,7 @@ use contiv_tests::{
     lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated_within},
 };
 
-const LIMIT: Duration = Duration::from_secs(900);
+const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 /// The maximum memory of the agent, for any content of the store. Without hostile content it needs about 30 MiB.
 const MAX_MEBIBYTES: u64 = 400;
 /// The maximum number of open file descriptors of the agent: about 25 at rest, and one for each of at most 100 connections to its
@@ -92,7 +92,7 @@ fn assert_service_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: 
 #[test]
 fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
     let test = "hostile_store::hostile_values_and_keys_cost_only_bounded_memory";
-    isolated_within(LIMIT, test, |lab| {
+    isolated_within(TEST_TIMEOUT, test, |lab| {
         let (keys, changes) =
             (setting("CONTIV_HOSTILE_KEYS", 100_000), setting("CONTIV_HOSTILE_CHANGES", 5_000));
         let huge_writes = setting("CONTIV_HOSTILE_HUGE", 40);

@@ -173,7 +173,7 @@ fn missing_hash_module_excludes_only_services_that_need_it() -> Result<()> {
 #[test]
 fn agent_without_net_admin_logs_it_once() -> Result<()> {
     const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9999);
-    const LIMIT: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
     isolated("kernel_refusals::agent_without_net_admin_logs_it_once", |lab| {
         let state = Manifests::new(lab)?;
         state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
@@ -182,7 +182,7 @@ fn agent_without_net_admin_logs_it_once() -> Result<()> {
         command.args(["agent", "--node-name", lab.node.host.name, "--store", &state.url()]);
         command.args(["--listen", &LISTEN.to_string()]).arg("--state-dir").arg(scratch("state")?);
         let agent = Process::start(&lab.node, "agent", &mut command)?;
-        wait_until("it has failed again and again", LIMIT, || {
+        wait_until("it has failed again and again", TEST_TIMEOUT, || {
             let renderers = lab.node.http("GET", LISTEN, "/renderers").and_then(|response| response.json());
             renderers.is_ok_and(|renderers| renderers[0]["failures"].as_u64() >= Some(5))
         })?;

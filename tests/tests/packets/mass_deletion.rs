@@ -70,8 +70,8 @@ fn mass_deletion_is_held_until_confirmed_while_changes_continue() -> Result<()> 
 }
 
 #[test]
-fn mass_deletion_applies_after_its_time_except_for_what_returned() -> Result<()> {
-    isolated("mass_deletion::mass_deletion_applies_after_its_time_except_for_what_returned", |lab| {
+fn mass_deletion_applies_later_except_to_returned_services() -> Result<()> {
+    isolated("mass_deletion::mass_deletion_applies_later_except_to_returned_services", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
         services(lab).iter().try_for_each(|service| etcd.put(service))?;

@@ -22,9 +22,9 @@ const KILLS: u32 = 20;
 /// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The guarantee: nothing after the start is older than what was active this long before the kill.
-const BEHIND: Duration = Duration::from_millis(10);
+const MAX_STALENESS: Duration = Duration::from_millis(10);
 /// The period of each of two threads that change the store: 200 changes a second.
-const PERIOD: Duration = Duration::from_millis(10);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
 /// Endpoint slices with one address, `10.150.…` for the first of them, that is incremented.
 const COUNTERS: u8 = 8;
 const FIRST_COUNTER: u8 = 150;
@@ -106,7 +106,7 @@ impl Churn<'_> {
         let mut next = Instant::now();
         while !self.is_over.load(Ordering::Relaxed) {
             change()?;
-            next += PERIOD;
+            next += CHANGE_INTERVAL;
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         Ok(())
@@ -146,9 +146,9 @@ fn wait_until_synced(agent: &Agent<'_>) -> Result<()> {
 /// Kills at random moments of 200 changes a second, with the store unreachable from then on. The kernel is read 10 ms before each
 /// kill.
 #[test]
-fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
+fn agent_killed_during_changes_starts_with_what_was_active() -> Result<()> {
     let kills = env::var("CONTIV_MIRROR_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(KILLS);
-    let test = "mirror_kills::agent_killed_amid_changes_starts_with_what_was_active";
+    let test = "mirror_kills::agent_killed_during_changes_starts_with_what_was_active";
     isolated_within(Duration::from_secs(60) + Duration::from_secs(5) * kills, test, |lab| {
         let etcd = Etcd::start(lab)?;
         let service = Service::new("web", 80, &[]);
@@ -183,7 +183,7 @@ fn agent_killed_amid_changes_starts_with_what_was_active() -> Result<()> {
                 let killed = if waits_for_sync { wait_until_synced(&agent) } else { Ok(()) }.and_then(|()| {
                     thread::sleep(pause);
                     let before = active(lab)?;
-                    thread::sleep(BEHIND);
+                    thread::sleep(MAX_STALENESS);
                     agent.kill()?;
                     Ok(before)
                 });

@@ -58,7 +58,7 @@ fn deleted_node_keeps_its_node_ports(lab: &Lab, state: &dyn State) -> Result<()>
     agent.stop().map(drop)
 }
 
-/// Clients outside of the cluster and pods of another node get an answer from the service's backend, by every protocol.
+/// External clients and pods of another node get an answer from the service's backend, by every protocol.
 fn check(lab: &Lab, service: &Service, when: &str) -> Result<()> {
     for from in [&lab.client, &lab.pod4] {
         for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {

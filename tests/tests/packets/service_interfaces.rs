@@ -1,4 +1,4 @@
-//! Services that answer at some interfaces only: those of attached pods, and those to the network outside.
+//! Services that answer at some interfaces only: those of attached pods, and those to the external network.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -64,7 +64,7 @@ fn services_answer_at_frontend_interfaces_only_where_limited() -> Result<()> {
     })
 }
 
-/// Checks whether pod1, pod2 and the client outside get an answer from both services, at every kind of address. The node always
+/// Checks whether pod1, pod2 and the external client get an answer from both services, at every kind of address. The node always
 /// gets one. The agent's trace and the kernel's tables must agree.
 fn check(lab: &Lab, agent: &Agent<'_>, services: [&Service; 2], expected: [bool; 3]) -> Result<()> {
     let sources = [&lab.pod1, &lab.pod2, &lab.client, &lab.node];

@@ -137,8 +137,8 @@ fn changed_nft(script: &str) -> Result<TempDir> {
 }
 
 #[test]
-fn nft_as_second_reader_agrees_and_planted_differences_are_named() -> Result<()> {
-    isolated("verify::nft_as_second_reader_agrees_and_planted_differences_are_named", |lab| {
+fn verify_agrees_with_nft_and_reports_planted_differences() -> Result<()> {
+    isolated("verify::verify_agrees_with_nft_and_reports_planted_differences", |lab| {
         let state = two_services(lab)?;
         Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
         let remembered = format!(

@@ -38,7 +38,7 @@ fn collect(document: Value, found: &mut Vec<Value>) {
         Some("ConfigMap") => {
             let data = document["data"].as_object();
             let texts = data.into_iter().flat_map(|data| data.values()).filter_map(Value::as_str);
-            // Beside it there may be a kubeconfig, or anything else.
+            // The ConfigMap may contain a kubeconfig too, or anything else.
             let parsed = texts.filter_map(|text| serde_saphyr::from_multiple::<Value>(text).ok()).flatten();
             found.extend(parsed.filter(|inner| inner["kind"] == KIND));
         }

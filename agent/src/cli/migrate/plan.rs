@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(super) use converted_setting::Conversion;
 use converted_setting::{ConvertedSetting, Setting};
-use facts::Facts;
+use facts::KubeProxyFacts;
 
 /// A setting of kube-proxy, and its conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,7 @@ const HEADER: &str =
 
 /// Converts a configuration.
 pub(super) fn migrate(configuration: &Value) -> Migration {
-    let facts = Facts::of(configuration);
+    let facts = KubeProxyFacts::of(configuration);
     let mut migration = Migration::default();
     let mut leaves = Vec::new();
     collect_leaves("", configuration, &mut leaves);

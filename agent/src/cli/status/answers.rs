@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::overview::{Overview, SERVICES};
+use super::overview::{Overview, TOP_SERVICES};
 use crate::cli::views::CountersView;
 
 /// The number of newest events that the latency is computed from.
-const EVENTS: usize = 200;
+const LATENCY_EVENTS: usize = 200;
 /// The renderer whose elements count connections.
 const COUNTING_RENDERER: &str = "nftables";
 
@@ -38,11 +38,11 @@ impl Answers {
             quarantine: get("/quarantine").await?,
             // Without its table there are no counters.
             counters: if runs_nftables {
-                get(&format!("/counters?top={SERVICES}")).await.map_err(|error| error.to_string())
+                get(&format!("/counters?top={TOP_SERVICES}")).await.map_err(|error| error.to_string())
             } else {
                 Err(format!("connections are not counted: that needs the renderer {COUNTING_RENDERER}"))
             },
-            history: get(&format!("/controller/event-history?last={EVENTS}")).await?,
+            history: get(&format!("/controller/event-history?last={LATENCY_EVENTS}")).await?,
         })
     }
 

@@ -161,7 +161,7 @@ impl ClusterState {
         }
         let mut text = table.within(width).to_string();
         if !self.is_healthy() {
-            // Writing to text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "\nPROBLEMS");
         }
         for node in &self.nodes {

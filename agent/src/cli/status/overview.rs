@@ -5,7 +5,7 @@ use contiv_model::ServiceId;
 use crate::cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView};
 
 /// How many services are shown.
-pub(super) const SERVICES: usize = 5;
+pub(super) const TOP_SERVICES: usize = 5;
 
 /// The answers of the agent, decoded.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(super) struct Overview {
     pub(super) sizes: SizesView,
     pub(super) renderers: Vec<RendererStateView>,
     pub(super) quarantine: Vec<QuarantinedView>,
+    /// New connections of the services with the most, or why they are unknown.
     pub(super) connections: Result<Vec<(ServiceId, u64)>, String>,
     /// New connections that no backend could serve.
     pub(super) refused: u64,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use super::overview::{Overview, SERVICES};
+use super::overview::{Overview, TOP_SERVICES};
 use crate::cli::{
     color::TextStyle,
     events::milliseconds,
@@ -27,7 +27,7 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
     text.push_str(&renderers(overview, now).within(width).to_string());
     problems(overview, now, width, &mut text);
     let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
-    connections(overview, left.unwrap_or(SERVICES).clamp(1, SERVICES), width, &mut text);
+    connections(overview, left.unwrap_or(TOP_SERVICES).clamp(1, TOP_SERVICES), width, &mut text);
     text
 }
 
@@ -177,7 +177,7 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     if lines.is_empty() {
         return;
     }
-    // Writing to text does not fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nLAST ERRORS");
     // The agent lists only the first ones of many.
     let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());

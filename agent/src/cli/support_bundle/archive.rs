@@ -36,7 +36,7 @@ impl Archive {
         match part {
             Ok(text) => self.append(name, &text),
             Err(error) => {
-                self.miss(name, format_args!("{error:#}"));
+                self.add_missing(name, format_args!("{error:#}"));
                 Ok(())
             }
         }
@@ -45,13 +45,13 @@ impl Archive {
     /// Adds a part that may be incomplete, and lists the missing pieces.
     pub(super) fn add_partial(&mut self, name: &str, text: &str, problems: &[String]) -> io::Result<()> {
         for problem in problems {
-            self.miss(name, format_args!("{problem}"));
+            self.add_missing(name, format_args!("{problem}"));
         }
         if text.is_empty() { Ok(()) } else { self.append(name, text) }
     }
 
     /// Lists a part as missing.
-    pub(super) fn miss(&mut self, name: &str, reason: fmt::Arguments<'_>) {
+    pub(super) fn add_missing(&mut self, name: &str, reason: fmt::Arguments<'_>) {
         self.missing.push(format!("{name}: {reason}"));
     }
 

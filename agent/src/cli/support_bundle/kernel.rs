@@ -38,7 +38,7 @@ pub(super) fn versions() -> String {
     let mut text = version::text() + "\n";
     for path in ["/proc/version", "/etc/os-release", "/proc/uptime", "/proc/loadavg"] {
         let content = fs::read_to_string(path).unwrap_or_else(|error| format!("{error}\n"));
-        // Writing to text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "\n{path}\n{content}");
     }
     text
@@ -84,7 +84,7 @@ pub(super) fn routes(options: RouteOptions) -> (String, Vec<String>) {
         for command in [&["rule", "show"][..], &["route", "show", "table", "all"]] {
             let arguments = [&[family, "-details"], command].concat();
             let output = program::run("ip", &arguments);
-            // Writing to text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "\n# ip {}\n{}", arguments.join(" "), output.text);
             problems.extend(output.problem);
         }

@@ -114,7 +114,7 @@ fn configuration(
         Ok(config) => return Ok(Some(config)),
         Err(error) => error,
     };
-    archive.miss("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
+    archive.add_missing("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
     let own = own();
     let text = own.as_ref().map_err(Clone::clone).and_then(Config::to_toml);
     archive.add("config.toml", text.map_err(Into::into))?;

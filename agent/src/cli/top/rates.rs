@@ -24,13 +24,13 @@ pub(super) struct Sample {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Usage {
     pub(super) service: ServiceId,
-    /// In the last interval.
+    /// Connections that reached a backend, in the last interval.
     pub(super) connections_per_second: f64,
-    /// Since the kernel started counting.
+    /// Connections that reached a backend, since the kernel started counting.
     pub(super) connections: u64,
-    /// Those that no backend could serve, since the kernel started counting.
+    /// Connections that no backend could serve, since the kernel started counting.
     pub(super) refused: u64,
-    /// Those in the last interval.
+    /// Connections that no backend could serve, in the last interval.
     pub(super) refused_per_second: f64,
 }
 

@@ -19,7 +19,7 @@ const MAX_BAR_WIDTH: usize = 30;
 pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)>) -> String {
     let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEADER_LINES + 2));
     let mut text = String::new();
-    // Writing to text does not fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
         "{} new connections/s   {} changed services/s",

@@ -71,15 +71,17 @@ impl Source<'_> {
             Self::Manifests(snapshot) => return Ok(trace(snapshot, flow)),
         };
         let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
-        let interface =
-            flow.interface().map(|name| format!("&interface={}", in_query(&name.0))).unwrap_or_default();
+        let interface = flow
+            .interface()
+            .map(|name| format!("&interface={}", percent_encoded(&name.0)))
+            .unwrap_or_default();
         let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
         agent.get(&path).context("failed to query the agent; to read manifests instead, use -f")
     }
 }
 
 /// Escapes every character that has a meaning in a query.
-fn in_query(text: &str) -> PercentEncode<'_> {
+fn percent_encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 
@@ -89,6 +91,6 @@ mod tests {
 
     #[test]
     fn name_of_interface_cannot_become_another_argument() {
-        assert_eq!(in_query("veth1&to=%").to_string(), "veth1%26to%3D%25");
+        assert_eq!(percent_encoded("veth1&to=%").to_string(), "veth1%26to%3D%25");
     }
 }

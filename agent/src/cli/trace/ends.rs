@@ -81,9 +81,10 @@ impl FromStr for Target {
         // An IPv6 address without its brackets.
         let has_colons = text.split('/').next().unwrap_or_default().matches(':').count() > 1;
         if text.parse::<Destination>().is_ok() || !is_label || is_address || has_colons {
-            return text.parse().map(Self::Address).map_err(|error| {
-                format!("{error}; a service is named as in web, shop/web or shop/web:80/tcp")
-            });
+            return text
+                .parse()
+                .map(Self::Address)
+                .map_err(|error| format!("{error}; name a service as in web, shop/web or shop/web:80/tcp"));
         }
         let (name, port) = match text.split_once(':') {
             Some((name, port)) => (name, Some(port)),

@@ -46,20 +46,20 @@ pub(super) fn resolve(
 
 fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<&'a PortView> {
     let protocol = target.protocol.map(|protocol| protocol.to_string());
-    let is_meant = |port: &&PortView| {
+    let is_requested = |port: &&PortView| {
         target
             .port
             .as_ref()
             .is_none_or(|requested| port.port.to_string() == *requested || port.name == *requested)
             && protocol.as_ref().is_none_or(|protocol| port.protocol.eq_ignore_ascii_case(protocol))
     };
-    let meant: Vec<&PortView> = service.ports.iter().filter(is_meant).collect();
-    match meant.as_slice() {
+    let matching: Vec<&PortView> = service.ports.iter().filter(is_requested).collect();
+    match matching.as_slice() {
         [only] => Ok(only),
         [first, second] if first.port == second.port && protocol.is_none() && target.port.is_some() => {
             // As everywhere, the default protocol is tcp.
             let is_tcp = |port: &&PortView| port.protocol.eq_ignore_ascii_case("tcp");
-            Ok(meant.iter().copied().find(is_tcp).unwrap_or(first))
+            Ok(matching.iter().copied().find(is_tcp).unwrap_or(first))
         }
         all => {
             let known = service.ports.iter().map(|port| match port.name.as_str() {

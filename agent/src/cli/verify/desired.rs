@@ -64,8 +64,8 @@ impl VerifyTarget {
         }
         let config = self.settings.for_this_machine()?;
         let (objects, is_good) = match &self.store {
-            Some(url) => of_store(url, self.access(url, &config), terminal)?,
-            None => of_manifests(&input::read(&self.files)?, terminal)?,
+            Some(url) => objects_of_store(url, self.access(url, &config), terminal)?,
+            None => objects_of_manifests(&input::read(&self.files)?, terminal)?,
         };
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
@@ -81,13 +81,16 @@ impl VerifyTarget {
     }
 }
 
-fn of_manifests(parsed: &ParsedManifests, terminal: &mut Terminal) -> anyhow::Result<(Vec<Object>, bool)> {
+fn objects_of_manifests(
+    parsed: &ParsedManifests,
+    terminal: &mut Terminal,
+) -> anyhow::Result<(Vec<Object>, bool)> {
     print_findings(parsed, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     Ok((objects, parsed.problems.is_empty() && problems.is_empty()))
 }
 
-fn of_store(
+fn objects_of_store(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,
     terminal: &mut Terminal,

@@ -60,9 +60,9 @@ fn settings_out_of_range_are_refused_with_a_hint() {
         (
             "enable = [\"workloads\"]",
             &[],
-            "controller.toml:1: enable: there is no controller \"workloads\"; known are external-workloads",
+            "controller.toml:1: enable: unknown controller \"workloads\"; valid controllers: external-workloads",
         ),
-        ("", &["--enable=reflektor"], "known are external-workloads, connector, reflector"),
+        ("", &["--enable=reflektor"], "valid controllers: external-workloads, connector, reflector"),
         ("", &["--enable=reflector,reflector"], "enable: reflector is named twice"),
         (
             "",

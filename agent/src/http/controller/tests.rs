@@ -29,7 +29,7 @@ impl Instance {
         let report = move || Report { has_synced, details: json!({ "services": 3 }) };
         reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
         let mut metrics = ControllerMetrics::new();
-        drop(metrics.export_queues());
+        drop(metrics.register_queues());
         let api = ControllerApi::new(&config, observer, reports, metrics, LogLevel::new("info", |_| Ok(())));
         Self { store, api, _election: election }
     }

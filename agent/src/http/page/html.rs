@@ -67,7 +67,7 @@ impl Page {
         for row in rows {
             let mut line = String::from("<tr>");
             for cell in row {
-                // Writing to text does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(line, "<td>{}</td>", cell.html());
             }
             line.push_str("</tr>\n");
@@ -91,7 +91,7 @@ impl Page {
 }
 
 /// A text that is good, needs attention, or is bad: marked by colour.
-pub(super) fn toned(text: &str, class: &str) -> Raw {
+pub(super) fn colored(text: &str, class: &str) -> Raw {
     Raw(format!("<span class=\"{class}\">{}</span>", escape(text)))
 }
 

@@ -20,10 +20,10 @@ use super::{Api, error::ApiError, history_query::HistoryQuery};
 use crate::{metrics::Sizes, node::Core};
 
 /// How many of the newest events are plotted.
-const PLOTTED: usize = 200;
+const PLOTTED_EVENTS: usize = 200;
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
-    let query = HistoryQuery { last: Some(PLOTTED), ..HistoryQuery::default() };
+    let query = HistoryQuery { last: Some(PLOTTED_EVENTS), ..HistoryQuery::default() };
     let services = api.query(Core::services).await?;
     let content = Content {
         status: api.query(Core::status).await?,

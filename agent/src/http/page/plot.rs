@@ -8,7 +8,7 @@ use crate::node::{Outcome, Record};
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;
 /// Space for a line of text above the bars.
-const TOP: f64 = 16.0;
+const TOP_MARGIN: f64 = 16.0;
 
 pub(super) fn plots(history: &[Record], page: &mut Page) {
     page.heading("The last events");
@@ -40,7 +40,7 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let mut svg = format!(
         "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
          <text x=\"0\" y=\"11\">{most}</text>\
-         <line x1=\"0\" y1=\"{TOP}\" x2=\"{WIDTH}\" y2=\"{TOP}\"/>\
+         <line x1=\"0\" y1=\"{TOP_MARGIN}\" x2=\"{WIDTH}\" y2=\"{TOP_MARGIN}\"/>\
          <line x1=\"0\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>",
         title = escape(title),
         most = number(most),
@@ -48,8 +48,8 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let step = WIDTH / f64::from(u32::try_from(values.len().max(24)).unwrap_or(u32::MAX));
     let mut x = 0.0;
     for (event, value) in values {
-        let height = if most > 0.0 { (HEIGHT - TOP) * value / most } else { 0.0 };
-        // Writing to text does not fail.
+        let height = if most > 0.0 { (HEIGHT - TOP_MARGIN) * value / most } else { 0.0 };
+        // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>event {event}: {}</title></rect>",
@@ -80,13 +80,14 @@ mod tests {
     fn latencies_first_snapshot_is_left_out() {
         let record = |seq_num, kind, sent_after_ms| {
             let (at, report) = (Timestamp::UNIX_EPOCH, Report::default());
-            let applied = Outcome::Applied { with: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
+            let applied =
+                Outcome::Applied { first_seq_num: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
             Record {
                 seq_num,
                 kind,
                 description: String::new(),
                 start: at,
-                since: Instant::now(),
+                start_instant: Instant::now(),
                 waited_ms: 0.0,
                 duration_ms: 0.5,
                 revision: 7,

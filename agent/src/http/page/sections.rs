@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::{
     Content, Page, escape,
-    html::{Cell, Raw, toned},
+    html::{Cell, Raw, colored},
 };
 use crate::{
     http::ENDPOINTS,
@@ -15,24 +15,24 @@ use crate::{
 };
 
 /// How many services are shown; all are available as JSON.
-const SERVICES: usize = 200;
+const MAX_SERVICES: usize = 200;
 /// How many events are shown.
-const EVENTS: usize = 30;
+const MAX_EVENTS: usize = 30;
 
 type Row = Vec<Box<dyn Cell>>;
 
 pub(super) fn state(content: &Content, page: &mut Page) {
     let Content { status, sizes, .. } = content;
     let store = match &status.store_down {
-        Some(down) => toned(&format!("down since {}: {}", down.since, down.reason), "bad"),
-        None if status.from_mirror => toned("not read yet; the saved state is in use", "warn"),
-        None if status.synced => toned(&format!("in sync at revision {}", status.revision), "good"),
-        None => toned("not read yet", "warn"),
+        Some(down) => colored(&format!("down since {}: {}", down.since, down.reason), "bad"),
+        None if status.from_mirror => colored("not read yet; the saved state is in use", "warn"),
+        None if status.synced => colored(&format!("in sync at revision {}", status.revision), "good"),
+        None => colored("not read yet", "warn"),
     };
-    let ready = if status.ready { toned("ready", "good") } else { toned("not ready", "bad") };
+    let ready = if status.ready { colored("ready", "good") } else { colored("not ready", "bad") };
     let quarantined = match status.quarantined {
-        0 => toned("0", "good"),
-        count => toned(&count.to_string(), "warn"),
+        0 => colored("0", "good"),
+        count => colored(&count.to_string(), "warn"),
     };
     let mut rows: Vec<Row> = vec![
         vec![Box::new("state"), Box::new(ready)],
@@ -56,7 +56,10 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];
     if status.held_deletions.is_some() {
-        rows.push(vec![Box::new("deletions"), Box::new(toned("held: too many at once; see /status", "bad"))]);
+        rows.push(vec![
+            Box::new("deletions"),
+            Box::new(colored("held: too many at once; see /status", "bad")),
+        ]);
     }
     page.table(&[], &rows);
 }
@@ -82,7 +85,7 @@ fn renderer(renderer: &RendererView) -> Row {
     };
     vec![
         Box::new(renderer.name.to_string()),
-        Box::new(toned(renderer.state, class)),
+        Box::new(colored(renderer.state, class)),
         Box::new(renderer.applied_revision),
         Box::new(waiting),
         Box::new(call),
@@ -99,10 +102,10 @@ pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Pa
     let row = |entry: &Quarantined| -> Row {
         vec![
             Box::new(entry.object.clone().unwrap_or_else(|| entry.source.clone())),
-            Box::new(toned(&problem_text(entry), "warn")),
+            Box::new(colored(&problem_text(entry), "warn")),
             Box::new(entry.source.clone()),
             Box::new(entry.active_state.unwrap_or("not known")),
-            Box::new(toned(&format!("{:.0}", entry.since), "time")),
+            Box::new(colored(&format!("{:.0}", entry.since), "time")),
         ]
     };
     page.table(
@@ -146,9 +149,9 @@ pub(super) fn services(content: &Content, page: &mut Page) {
         }
         row
     };
-    let shown: Vec<Row> = content.services.iter().take(SERVICES).map(row).collect();
+    let shown: Vec<Row> = content.services.iter().take(MAX_SERVICES).map(row).collect();
     page.table(&header, &shown);
-    let more = content.services.len().saturating_sub(SERVICES);
+    let more = content.services.len().saturating_sub(MAX_SERVICES);
     if more > 0 {
         page.paragraph(&format!("And {more} more: /services, or `contiv services -A`."));
     }
@@ -158,7 +161,7 @@ pub(super) fn services(content: &Content, page: &mut Page) {
 fn backends(service: &ContivService) -> Raw {
     let backends: Vec<_> = service.ports.iter().flat_map(|port| &port.backends).collect();
     if backends.is_empty() {
-        return toned("none", "bad");
+        return colored("none", "bad");
     }
     let line = |backend: &&contiv_model::Backend| {
         let state = match backend.state {
@@ -194,7 +197,7 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
     let row = |record: &Record| -> Row {
         vec![
             Box::new(record.seq_num),
-            Box::new(toned(
+            Box::new(colored(
                 &record.start.to_zoned(TimeZone::system()).strftime("%F %T%.3f").to_string(),
                 "time",
             )),
@@ -205,7 +208,7 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
             Box::new(record.description.clone()),
         ]
     };
-    let rows: Vec<Row> = history.iter().rev().take(EVENTS).map(row).collect();
+    let rows: Vec<Row> = history.iter().rev().take(MAX_EVENTS).map(row).collect();
     page.table(&["event", "time", "kind", "took", "changed", "renderers", "what"], &rows);
 }
 
@@ -219,7 +222,7 @@ fn outcomes(record: &Record) -> Raw {
         };
         // Short results stay on one line.
         let between = if matches!(outcome, Outcome::Failed { .. }) { ' ' } else { '\u{a0}' };
-        toned(&format!("{name}{between}{text}"), class).0
+        colored(&format!("{name}{between}{text}"), class).0
     };
     Raw(record.renderers.iter().map(outcome).collect::<Vec<_>>().join("<br>"))
 }

@@ -36,5 +36,5 @@ async fn page_shows_the_state_without_script() {
 fn stored_text_never_becomes_markup() {
     let hostile = "<script>alert('1')</script>\"&";
     assert_eq!(super::escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
-    assert_eq!(super::html::toned(hostile, "bad").0.matches('<').count(), 2, "our own tag, and its end");
+    assert_eq!(super::html::colored(hostile, "bad").0.matches('<').count(), 2, "our own tag, and its end");
 }

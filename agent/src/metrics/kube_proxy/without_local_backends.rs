@@ -21,7 +21,7 @@ pub(super) struct PortsByFamily {
 }
 
 impl WithoutLocalBackends {
-    /// Those of these services.
+    /// Counts the ports of these services.
     pub(super) fn of<'a>(services: impl Iterator<Item = &'a ContivService>) -> Self {
         let mut counts = Self::default();
         for service in services {

@@ -20,11 +20,11 @@ pub(super) struct CarrierReassignment {
     /// The services carried by routes.
     carried: BTreeSet<ServiceId>,
     /// The services not yet, or no longer, carried by routes.
-    awaited: BTreeMap<ServiceId, Awaited>,
+    awaited: BTreeMap<ServiceId, AwaitedReport>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Awaited {
+struct AwaitedReport {
     /// The event that told the renderer.
     event: u64,
     /// There was no report since the start: routes of an earlier run may carry it.
@@ -35,8 +35,9 @@ impl CarrierReassignment {
     /// Starts with all services before any work for renderers; the first snapshot is this event.
     pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
         let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
-        let awaited =
-            |service: &Arc<ContivService>| (service.id.clone(), Awaited { event, is_unconfirmed: true });
+        let awaited = |service: &Arc<ContivService>| {
+            (service.id.clone(), AwaitedReport { event, is_unconfirmed: true })
+        };
         self.awaited = all.filter(is_routed).map(awaited).collect();
     }
 
@@ -49,7 +50,9 @@ impl CarrierReassignment {
             match &mut change.new {
                 Some(new) if new.assignment.addresses == Carrier::Route => {
                     if !self.carried.contains(id) {
-                        self.awaited.entry(id.clone()).or_insert(Awaited { event, is_unconfirmed: false });
+                        self.awaited
+                            .entry(id.clone())
+                            .or_insert(AwaitedReport { event, is_unconfirmed: false });
                     }
                     self.set_carrier(new);
                 }
@@ -66,7 +69,7 @@ impl CarrierReassignment {
         let left = rejected.iter().filter(|rejected| rejected.active_state == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
         let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
-        let is_done = |(id, awaited): (&ServiceId, &Awaited)| {
+        let is_done = |(id, awaited): (&ServiceId, &AwaitedReport)| {
             (awaited.event <= last && !left.contains(id)).then(|| id.clone())
         };
         let over: Vec<ServiceId> = self.awaited.iter().filter_map(is_done).collect();
@@ -78,7 +81,7 @@ impl CarrierReassignment {
             self.awaited.get_mut(id).is_some_and(|awaited| std::mem::take(&mut awaited.is_unconfirmed))
         };
         let refused: Vec<ServiceId> = left.into_iter().filter(|id| is_refused(id)).cloned().collect();
-        let awaited = Awaited { event: last, is_unconfirmed: false };
+        let awaited = AwaitedReport { event: last, is_unconfirmed: false };
         self.awaited.extend(back.iter().map(|id| (id.clone(), awaited)));
         self.carried.extend(over.iter().cloned());
         over.into_iter().chain(back).chain(refused).collect()

@@ -96,7 +96,8 @@ impl DeletionGuard {
             let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
             processor.keys(kind).filter(is_gone).collect::<Vec<_>>()
         };
-        let is_mass = GUARDED.iter().any(|kind| self.is_mass(gone_of(*kind).len(), processor.count(*kind)));
+        let is_mass =
+            GUARDED.iter().any(|kind| self.is_mass_deletion(gone_of(*kind).len(), processor.count(*kind)));
         if std::mem::take(&mut self.is_confirmed) || !is_mass {
             self.held = None;
             return DeletionDecision::Pass;
@@ -117,7 +118,8 @@ impl DeletionGuard {
     ) -> DeletionDecision {
         let gone = gone_after(events);
         let of_kind = |kind| gone.iter().filter(|key| key.kind() == kind).count();
-        let is_mass = GUARDED.iter().any(|kind| self.is_mass(of_kind(*kind), processor.count(*kind)));
+        let is_mass =
+            GUARDED.iter().any(|kind| self.is_mass_deletion(of_kind(*kind), processor.count(*kind)));
         let count = gone.len();
         if count == 0 || self.held.is_none() && !is_mass {
             return DeletionDecision::Pass;
@@ -136,7 +138,7 @@ impl DeletionGuard {
         DeletionDecision::HeldNow
     }
 
-    const fn is_mass(&self, gone: usize, known: usize) -> bool {
+    const fn is_mass_deletion(&self, gone: usize, known: usize) -> bool {
         self.config.percent > 0 && gone >= MIN_DELETIONS && gone * 100 > known * self.config.percent as usize
     }
 }

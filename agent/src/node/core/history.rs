@@ -22,7 +22,7 @@ pub(super) const FOREIGN_CHANGE: &str = "foreign-change";
 /// How many names of changed services a record holds.
 const MAX_NAMES: usize = 20;
 
-/// The times of an event, by each clock that durations count from.
+/// The times of an event from which durations are measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Timestamps {
     /// When the core handled it.
@@ -67,7 +67,7 @@ impl EventRange {
     }
 
     /// The range from the start of one to the end of the other.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn union(self, other: Self) -> Self {
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
         Self { first, last, at: self.at.earliest(other.at) }
     }
@@ -123,7 +123,7 @@ impl History {
             kind,
             description,
             start: at.handled.time,
-            since: at.handled.instant,
+            start_instant: at.handled.instant,
             waited_ms: milliseconds(at.handled.instant.saturating_duration_since(at.received)),
             duration_ms: 0.0,
             revision,
@@ -177,7 +177,7 @@ impl History {
     }
 
     fn is_too_old(&self, record: &Record, now: Instant) -> bool {
-        now.saturating_duration_since(record.since) > self.limits.age
+        now.saturating_duration_since(record.start_instant) > self.limits.age
     }
 
     fn forget_too_many(&mut self) {
@@ -192,12 +192,12 @@ impl History {
     }
 
     /// The number of the next event: work that is scheduled with it must be recorded before any other event.
-    pub(super) const fn next(&self) -> u64 {
+    pub(super) const fn next_seq_num(&self) -> u64 {
         self.newest + 1
     }
 
-    /// The number of events so far.
-    pub(super) const fn newest(&self) -> u64 {
+    /// The number of the newest event; 0 if there is none.
+    pub(super) const fn newest_seq_num(&self) -> u64 {
         self.newest
     }
 

@@ -12,7 +12,7 @@ pub struct ObjectChanges {
 }
 
 impl ObjectChanges {
-    /// Those among these events.
+    /// Counts the changes among these events.
     pub(super) fn of_events(events: &[Event]) -> Self {
         Self::of(events.iter().filter_map(|event| match event {
             Event::Put(object) => Some(object.kind()),
@@ -21,7 +21,7 @@ impl ObjectChanges {
         }))
     }
 
-    /// Those of a list of these objects.
+    /// Counts the objects of a list.
     pub(super) fn of_objects(objects: &[Object]) -> Self {
         Self::of(objects.iter().map(Object::kind))
     }
@@ -39,11 +39,11 @@ impl ObjectChanges {
     }
 
     /// The sum of both.
-    pub(super) const fn and(self, other: Self) -> Self {
+    pub(super) const fn plus(self, other: Self) -> Self {
         Self { services: self.services + other.services, endpoints: self.endpoints + other.endpoints }
     }
 
-    /// Those after `earlier` ones.
+    /// The changes since `earlier`.
     pub(super) const fn since(self, earlier: Self) -> Self {
         Self { services: self.services - earlier.services, endpoints: self.endpoints - earlier.endpoints }
     }

@@ -30,10 +30,10 @@ impl OwnNode {
     }
 
     /// Whether load balancers may send traffic here: not when the store, or its saved state, had the object and no longer has it,
-    /// nor when the node is about to go. Source: kube-proxy's `ProxyHealthServer.SyncNode`.
+    /// nor when the node is being deleted. Source: kube-proxy's `ProxyHealthServer.SyncNode`.
     pub(super) fn is_eligible(&self, processor: &Processor) -> bool {
         let object = || processor.object(&self.object);
-        !self.is_deleted && !matches!(object(), Some(Object::Node(node)) if node.is_leaving)
+        !self.is_deleted && !matches!(object(), Some(Object::Node(node)) if node.is_being_deleted)
     }
 
     /// Adds it to a complete list without it as an unreadable object, which keeps it active.

@@ -214,7 +214,7 @@ impl Quarantine {
     }
 
     /// The values without a problem of the store itself.
-    fn own_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
+    fn undecodable_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
         self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
     }
 
@@ -231,17 +231,18 @@ impl Quarantine {
     /// The entries, [`MAX_LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
         let active_state = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
-        let values = self.own_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
-            let title = object.as_ref().map(ToString::to_string);
-            Quarantined {
-                source: self.shown_source(key, title.as_ref()),
-                object: title,
-                field: None,
-                reason: reason.clone(),
-                since: *since,
-                active_state: if *is_used { Some("the rest") } else { object.as_ref().map(active_state) },
-            }
-        });
+        let values =
+            self.undecodable_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
+                let title = object.as_ref().map(ToString::to_string);
+                Quarantined {
+                    source: self.shown_source(key, title.as_ref()),
+                    object: title,
+                    field: None,
+                    reason: reason.clone(),
+                    since: *since,
+                    active_state: if *is_used { Some("the rest") } else { object.as_ref().map(active_state) },
+                }
+            });
         let problems = self.problems.iter().map(|(problem, since)| Quarantined {
             source: self.shown_source(&problem.source, problem.object.as_ref()),
             object: problem.object.clone(),

@@ -63,7 +63,7 @@ impl Renderers {
         for renderer in self.all.iter_mut().filter(|renderer| !renderer.has_work()) {
             renderer.applied_changes = self.seen;
         }
-        self.seen = self.seen.and(changes);
+        self.seen = self.seen.plus(changes);
     }
 
     /// The counted changes, and those of them that a renderer has not applied.
@@ -166,7 +166,13 @@ impl Renderers {
                     LastReport { call: work.name(), at: now.time, duration_ms, report: report.clone() };
                 succeeded(renderer, revision, last);
                 let sent_after_ms = sent_after.map(milliseconds);
-                Outcome::Applied { with: events.first, at: now.time, report, duration_ms, sent_after_ms }
+                Outcome::Applied {
+                    first_seq_num: events.first,
+                    at: now.time,
+                    report,
+                    duration_ms,
+                    sent_after_ms,
+                }
             }
             Err(error) => {
                 out.push(Output::Count(Metric::Failed(Arc::clone(&name), extent.families)));

@@ -76,7 +76,7 @@ impl StoreState {
 
     /// Whether a first list must be compared with the saved state: bad values and this node's object keep their saved state,
     /// and missing objects must be noticed.
-    pub(super) fn needs_saved(&self, list: &DecodedList, own_node: &str) -> bool {
+    pub(super) fn needs_saved_state(&self, list: &DecodedList, own_node: &str) -> bool {
         let has_bad = || list.bad.iter().any(|bad| !bad.is_used);
         let has_more = |saved: &MirrorSummary| {
             saved.entries >= list.entries.len() + MIN_DELETIONS || saved.has_key && !list.has(own_node)
@@ -113,11 +113,11 @@ mod tests {
             (SMALL_LIST + MIN_DELETIONS, false, false, true),
         ] {
             state.saved = Some(MirrorSummary { entries, has_key });
-            let needs = state.needs_saved(&list(SMALL_LIST, has_own_node), OWN_NODE);
+            let needs = state.needs_saved_state(&list(SMALL_LIST, has_own_node), OWN_NODE);
             assert_eq!(needs, expected, "{entries} {has_key} {has_own_node}");
         }
         assert!(
-            !StoreState::new(false, Instant::now()).needs_saved(&list(1, true), OWN_NODE),
+            !StoreState::new(false, Instant::now()).needs_saved_state(&list(1, true), OWN_NODE),
             "there is no mirror"
         );
     }

@@ -14,7 +14,7 @@ use super::history::milliseconds;
 use crate::node::message::{Now, VerifierReport};
 
 /// The pause between two readings of one verification.
-const PAUSE: Duration = Duration::from_millis(300);
+const REREAD_DELAY: Duration = Duration::from_millis(300);
 /// How many deviations are shown.
 const MAX_SHOWN: usize = 20;
 
@@ -51,7 +51,7 @@ pub struct VerificationView {
 
 /// The result of a verification.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verified {
+pub(super) struct VerificationResult {
     /// The deviations found in every reading.
     pub(super) drift: BTreeSet<Drift>,
     /// Whether the verification before found some.
@@ -105,7 +105,7 @@ impl Verifications {
     ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
-            state.next = now + PAUSE;
+            state.next = now + REREAD_DELAY;
             let calls_if_settled = calls_if_settled(&state.renderer);
             state.is_busy = calls_if_settled.is_some();
             if let Some(calls) = calls_if_settled {
@@ -124,19 +124,19 @@ impl Verifications {
         calls_if_settled: Option<u64>,
         rejected: &[Rejected],
         now: Now,
-    ) -> Option<Result<Verified, String>> {
+    ) -> Option<Result<VerificationResult, String>> {
         let interval = self.interval;
         let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
-        state.next = now.instant + PAUSE;
-        let amid_changes = calls_if_settled? != state.read_after;
+        state.next = now.instant + REREAD_DELAY;
+        let during_changes = calls_if_settled? != state.read_after;
         let view = &mut state.view;
         let found = match report.result {
             Err(error) => Err(error),
             Ok(Verification { checked, mut drift }) => {
                 view.checked = checked;
                 drift.retain(|drift| !is_due_to(rejected, drift));
-                Ok(state.confirmation.add(drift, amid_changes)?)
+                Ok(state.confirmation.add(drift, during_changes)?)
             }
         };
         let had_drift = view.drift > 0;
@@ -150,7 +150,7 @@ impl Verifications {
         view.duration_ms = milliseconds(report.duration);
         state.confirmation = Confirmation::default();
         state.next = now.instant + interval;
-        Some(found.map(|drift| Verified { drift, had_drift }))
+        Some(found.map(|drift| VerificationResult { drift, had_drift }))
     }
 
     /// The last verification of a renderer; none if it is not verified.

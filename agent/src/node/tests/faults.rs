@@ -50,7 +50,7 @@ async fn dump(harness: &Harness, name: &str) -> String {
     answer.await.unwrap().text
 }
 
-async fn end_alike(seed: u64) {
+async fn assert_same_end(seed: u64) {
     let switch = FaultSwitch::default();
     let next_seed = Arc::new(std::sync::atomic::AtomicU64::new(seed));
     let of_loop = switch.clone();
@@ -82,7 +82,7 @@ async fn end_alike(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renderer_with_faults_ends_in_state_of_one_without() {
-    let runs: Vec<_> = (1..=6).map(|seed| tokio::spawn(end_alike(seed))).collect();
+    let runs: Vec<_> = (1..=6).map(|seed| tokio::spawn(assert_same_end(seed))).collect();
     for run in runs {
         run.await.unwrap();
     }

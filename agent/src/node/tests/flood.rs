@@ -8,9 +8,9 @@ use std::{
 use super::{Harness, batch, put, service, slice, snapshot};
 
 /// Changes a second, of one key.
-const RATE: usize = 100_000;
+const CHANGES_PER_SECOND: usize = 100_000;
 /// As etcd merges them for a lagging watch.
-const BATCH: usize = 1000;
+const CHANGES_PER_BATCH: usize = 1000;
 /// The most memory, in addition to that of the test itself.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -25,12 +25,15 @@ async fn flood_of_changes_of_one_key_costs_bounded_memory() {
     let first = vec![service("web", 1), slice("web", 1)];
     let harness = Harness::start(vec![], vec![snapshot(1, first)]);
     harness.renderer("dry-run", |view| view.ready).await;
-    let changes: Vec<_> = (0..BATCH).map(|i| put(slice("web", u8::try_from(i % 200).unwrap()))).collect();
+    let changes: Vec<_> =
+        (0..CHANGES_PER_BATCH).map(|i| put(slice("web", u8::try_from(i % 200).unwrap()))).collect();
     let before = resident_bytes();
     let (mut most, mut slowest) = (0, Duration::ZERO);
     let start = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(RATE / BATCH).unwrap());
-    let batches = seconds * RATE / BATCH;
+    let mut ticks = tokio::time::interval(
+        Duration::from_secs(1) / u32::try_from(CHANGES_PER_SECOND / CHANGES_PER_BATCH).unwrap(),
+    );
+    let batches = seconds * CHANGES_PER_SECOND / CHANGES_PER_BATCH;
     for revision in 2..2 + i64::try_from(batches).unwrap() {
         ticks.tick().await;
         harness.deliver(batch(revision, changes.clone())).await;
@@ -39,7 +42,8 @@ async fn flood_of_changes_of_one_key_costs_bounded_memory() {
         slowest = slowest.max(asked.elapsed());
         most = most.max(resident_bytes());
     }
-    let rate = u128::try_from(batches * BATCH * 1000).unwrap() / start.elapsed().as_millis().max(1);
+    let rate =
+        u128::try_from(batches * CHANGES_PER_BATCH * 1000).unwrap() / start.elapsed().as_millis().max(1);
     harness.deliver(batch(i64::MAX, vec![put(slice("web", 222))])).await;
     harness.renderer("dry-run", |view| view.applied_revision == i64::MAX).await;
     let history = harness.history(|_| true).await;

@@ -88,7 +88,7 @@ async fn outcome_of_foreign_change_is_that_of_its_repair() {
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     let records = harness.history(is_applied).await;
     let with = |record: &Record| match record.renderers["test"] {
-        Outcome::Applied { with, .. } => with,
+        Outcome::Applied { first_seq_num, .. } => first_seq_num,
         _ => 0,
     };
     assert_eq!(records[2..].iter().map(with).collect::<Vec<_>>(), [3, 4, 3]);

@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits until the health is as expected, and returns it.
 async fn wait_for(
     health: &mut watch::Receiver<ProxyHealth>,
     is_wanted: impl FnMut(&ProxyHealth) -> bool,
 ) -> ProxyHealth {
-    let waited = timeout(LIMIT, health.wait_for(is_wanted)).await;
+    let waited = timeout(TEST_TIMEOUT, health.wait_for(is_wanted)).await;
     *waited.expect("in vain").expect("the node runs")
 }
 
@@ -115,13 +115,13 @@ async fn deleted_node_keeps_its_addresses_over_restarts() {
     let harness = Harness::start_with_mirror(vec![], folder.path());
     harness.deliver(snapshot(7, with_node())).await;
     harness.deliver(batch(8, vec![delete(node(loopback(24)))])).await;
-    timeout(LIMIT, stop(harness, 8)).await.expect("it is saved");
+    timeout(TEST_TIMEOUT, stop(harness, 8)).await.expect("it is saved");
     for revision in [9, 10] {
         let mut harness = Harness::start_with_mirror(vec![], folder.path());
         harness.deliver(snapshot(revision, services())).await;
         assert_eq!(node_ips(&harness, revision).await, [loopback(24)], "{revision}");
         wait_for(&mut harness.proxy_health, |health| !health.node_eligible).await;
-        timeout(LIMIT, stop(harness, revision)).await.expect("it is saved");
+        timeout(TEST_TIMEOUT, stop(harness, revision)).await.expect("it is saved");
     }
 }
 
@@ -150,7 +150,7 @@ async fn answers(address: SocketAddr, wanted: Option<(u16, u64)>) {
         if answer == wanted {
             return;
         }
-        assert!(start.elapsed() < LIMIT, "in vain: {answer:?} instead of {wanted:?}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "in vain: {answer:?} instead of {wanted:?}");
         tokio::task::yield_now().await;
     }
 }

@@ -44,13 +44,13 @@ async fn started() -> (Harness, TestRenderer) {
     (harness, renderer)
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const ADD_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn pod_caller_is_answered_after_every_renderer_applied() {
     let (harness, mut renderer) = started().await;
     renderer.set(Mode::Hang);
-    let mut answer = add(&harness, "veth1", LONG).await;
+    let mut answer = add(&harness, "veth1", ADD_TIMEOUT).await;
     assert_eq!(renderer.call().await, Call::Update(vec![]));
     harness.renderer("dry-run", |view| view.state == "idle").await;
     assert!(answer.try_recv().is_err(), "one has not applied it yet");
@@ -58,14 +58,14 @@ async fn pod_caller_is_answered_after_every_renderer_applied() {
     assert_eq!(answer.await.unwrap(), Ok(true));
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
     // The same again has no effect.
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(true));
+    assert_eq!(add(&harness, "veth1", ADD_TIMEOUT).await.await.unwrap(), Ok(true));
 }
 
 #[tokio::test]
 async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
     let (harness, renderer) = started().await;
     renderer.set(Mode::Fail);
-    let failed = add(&harness, "veth1", LONG).await.await.unwrap().unwrap_err();
+    let failed = add(&harness, "veth1", ADD_TIMEOUT).await.await.unwrap().unwrap_err();
     assert!(matches!(&failed, PodNotAdded::Failed { renderer, .. } if &**renderer == "test"), "{failed}");
     assert!(failed.to_string().contains("failure injected by the test"), "{failed}");
     assert_eq!(attached(&harness).await, BTreeMap::new());
@@ -78,9 +78,9 @@ async fn addition_that_a_renderer_fails_on_is_reverted_everywhere() {
 #[tokio::test]
 async fn failed_attachment_restores_the_previous_interface() {
     let (harness, renderer) = started().await;
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Ok(true));
+    assert_eq!(add(&harness, "veth1", ADD_TIMEOUT).await.await.unwrap(), Ok(true));
     renderer.set(Mode::Fail);
-    assert!(add(&harness, "veth2", LONG).await.await.unwrap().is_err());
+    assert!(add(&harness, "veth2", ADD_TIMEOUT).await.await.unwrap().is_err());
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth1"))]));
 }
 
@@ -102,7 +102,7 @@ async fn addition_repeated_while_it_waits_gets_the_same_answer() {
     renderer.set(Mode::Hang);
     let first = add(&harness, "veth1", Duration::from_secs(2)).await;
     renderer.call().await;
-    let mut again = add(&harness, "veth1", LONG).await;
+    let mut again = add(&harness, "veth1", ADD_TIMEOUT).await;
     harness.history(|records| records.len() == 3).await;
     assert!(again.try_recv().is_err(), "one has not applied it yet");
     assert!(matches!(first.await.unwrap(), Err(PodNotAdded::Timeout { .. })));
@@ -115,12 +115,12 @@ async fn addition_repeated_while_it_waits_gets_the_same_answer() {
 #[tokio::test]
 async fn additions_of_one_pod_that_fail_together_are_reverted() {
     let (harness, mut renderer) = started().await;
-    assert_eq!(add(&harness, "veth0", LONG).await.await.unwrap(), Ok(true));
+    assert_eq!(add(&harness, "veth0", ADD_TIMEOUT).await.await.unwrap(), Ok(true));
     renderer.call().await;
     renderer.set(Mode::Hang);
     let first = add(&harness, "veth1", Duration::from_secs(2)).await;
     renderer.call().await;
-    let second = add(&harness, "veth2", LONG).await;
+    let second = add(&harness, "veth2", ADD_TIMEOUT).await;
     assert!(first.await.unwrap().is_err());
     assert_eq!(attached(&harness).await, BTreeMap::from([(pod(), InterfaceName::new("veth2"))]));
     renderer.set(Mode::Fail);
@@ -133,7 +133,7 @@ async fn additions_of_one_pod_that_fail_together_are_reverted() {
 #[tokio::test]
 async fn addition_before_first_list_cannot_wait_but_is_kept() {
     let harness = Harness::start(vec![], vec![]);
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::NotReady));
+    assert_eq!(add(&harness, "veth1", ADD_TIMEOUT).await.await.unwrap(), Err(PodNotAdded::NotReady));
     assert_eq!(attached(&harness).await, BTreeMap::new());
     add_without_waiting(&harness, pod()).await;
     assert_eq!(attached(&harness).await.len(), 1);
@@ -146,7 +146,7 @@ async fn number_of_pods_is_limited() {
     for number in 0..MAX_PODS {
         add_without_waiting(&harness, PodId::new("default", format!("pod{number}"))).await;
     }
-    assert_eq!(add(&harness, "veth1", LONG).await.await.unwrap(), Err(PodNotAdded::TooManyPods));
+    assert_eq!(add(&harness, "veth1", ADD_TIMEOUT).await.await.unwrap(), Err(PodNotAdded::TooManyPods));
     assert_eq!(attached(&harness).await.len(), MAX_PODS);
 }
 

@@ -14,7 +14,7 @@ use crate::{
         decode::Decoder,
         message::{MirrorReport, Now, Output},
     },
-    test_support::{Harness, LIMIT, STORE, bad_service, core_config, node, service, snapshot},
+    test_support::{Harness, STORE, TEST_TIMEOUT, bad_service, core_config, node, service, snapshot},
 };
 
 /// A service with a valid value of this many bytes.
@@ -37,7 +37,7 @@ async fn list_of_any_size_is_saved_without_bad_values() {
         harness.deliver(snapshot(7, all)).await;
         let start = Instant::now();
         while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(7) {
-            assert!(start.elapsed() < LIMIT, "nothing is saved");
+            assert!(start.elapsed() < TEST_TIMEOUT, "nothing is saved");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         harness.requests.send(Request::Shutdown).await.unwrap();
@@ -60,7 +60,7 @@ async fn own_node_gone_keeps_what_is_saved_even_unrecalled() {
     harness.deliver(snapshot(8, vec![service("web", 2)])).await;
     let start = Instant::now();
     while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(8) {
-        assert!(start.elapsed() < LIMIT, "nothing is saved");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nothing is saved");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     harness.requests.send(Request::Shutdown).await.unwrap();
@@ -80,7 +80,7 @@ async fn list_with_held_deletions_is_saved_with_the_held_objects() {
         harness.deliver(snapshot(revision, entries)).await;
         let start = Instant::now();
         while harness.status().await.mirror.and_then(|mirror| mirror.revision) != Some(revision) {
-            assert!(start.elapsed() < LIMIT, "nothing is saved");
+            assert!(start.elapsed() < TEST_TIMEOUT, "nothing is saved");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -17,8 +17,8 @@ use crate::{
     health::HealthCheckView,
     metrics::Sizes,
     test_support::{
-        Call, Harness, LIMIT, STORE, TestRenderer, bad_service, load_balancer, local_slice, node, service,
-        slice, snapshot,
+        Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice, node,
+        service, slice, snapshot,
     },
 };
 
@@ -113,7 +113,7 @@ async fn warm_mirror_start_reports_same_as_fresh_start() {
         // The listener of the previous agent closes a moment after it.
         let start = Instant::now();
         while TcpListener::bind(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < LIMIT, "the listener stays open");
+            assert!(start.elapsed() < TEST_TIMEOUT, "the listener stays open");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let warm = tempfile::tempdir().unwrap();

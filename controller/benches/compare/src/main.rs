@@ -1,4 +1,4 @@
-//! contiv-controller beside kube-runtime: the same objects, the same changes, the same reconciler.
+//! Compares contiv-controller with kube-runtime: the same objects, the same changes, the same reconciler.
 //!
 //! `cargo run --release` measures both, each in a separate process, and prints a table. `-- KEYS` sets how many objects there
 //! are (100,000), `-- KEYS contiv` or `-- KEYS kube` measures one of them here and prints its figures, with `json` after it for

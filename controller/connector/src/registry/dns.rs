@@ -36,7 +36,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How soon a name without records is queried again.
-const EMPTY: Duration = Duration::from_secs(30);
+const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(30);
 
 /// The SRV records by the name of their service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -211,7 +211,7 @@ async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Records<Ve
     // A missing family must not shorten the interval of the other one.
     let present =
         [&v4, &v6].into_iter().filter(|known| !known.records.is_empty()).map(|known| known.valid_for);
-    Ok(Records { records, valid_for: present.min().unwrap_or(EMPTY) })
+    Ok(Records { records, valid_for: present.min().unwrap_or(MAX_NEGATIVE_TTL) })
 }
 
 /// The records of a name; none if there is no such name, or no such record.
@@ -234,8 +234,8 @@ async fn lookup(
             negative_ttl,
             ..
         }))) => {
-            let valid_for = negative_ttl.map_or(EMPTY, |ttl| Duration::from_secs(ttl.into()));
-            Ok(Records { records: Vec::new(), valid_for: valid_for.min(EMPTY) })
+            let valid_for = negative_ttl.map_or(MAX_NEGATIVE_TTL, |ttl| Duration::from_secs(ttl.into()));
+            Ok(Records { records: Vec::new(), valid_for: valid_for.min(MAX_NEGATIVE_TTL) })
         }
         Err(error) => Err(RegistryError::new(format!("{record_type} {name}"), error)),
     }

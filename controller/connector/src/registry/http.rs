@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(60);
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A server that answers every connection once, with the number of bytes in the path.
     fn serve() -> String {
@@ -205,7 +205,7 @@ mod tests {
     async fn large_answers_wait_until_earlier_ones_are_dropped() {
         let url = serve();
         let client = HttpClient::new(&Certificates::default()).unwrap();
-        let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], LIMIT).await;
+        let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], REQUEST_TIMEOUT).await;
         let mut held = Vec::new();
         for _ in 0..MAX_LARGE_ANSWERS {
             held.push(get(2 * SMALL_RESPONSE_BYTES).await.unwrap());

@@ -19,7 +19,7 @@ use hickory_proto::{
 use parking_lot::Mutex;
 
 /// How soon a dropped server ends.
-const TICK: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The records of the server.
 #[derive(Debug, Clone, Default)]
@@ -94,7 +94,7 @@ impl DnsServer {
     /// When there is no port.
     pub fn start(zone: Zone) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.set_read_timeout(Some(TICK))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let (address, zone) = (socket.local_addr()?, Arc::new(Mutex::new(zone)));
         let serving = Arc::downgrade(&zone);
         thread::Builder::new().name("dns".to_owned()).spawn(move || {

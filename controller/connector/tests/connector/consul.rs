@@ -46,7 +46,7 @@ async fn with_web_and_wait(wait: Duration) -> (ConsulServer, Running) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consul_changes_of_services_instances_and_checks_are_published() {
+async fn consul_changes_are_published() {
     let (server, running) = with_web().await;
     server.register("web", web(2, &[]));
     server.register("odd name/x", web(9, &[]));

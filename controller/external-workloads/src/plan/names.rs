@@ -8,7 +8,7 @@ use super::Ports;
 pub(crate) const NAME_PREFIX: &str = "contiv-external-";
 /// Characters that Kubernetes allows in names, without vowels and ambiguous ones; as in its own generated names.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX: usize = 8;
+const SUFFIX_LENGTH: usize = 8;
 /// Kubernetes' maximum length of names.
 const MAX_NAME_LENGTH: usize = 253;
 
@@ -19,7 +19,7 @@ pub(super) fn unused_name(
     ports: &Ports,
     is_taken: impl Fn(&str) -> bool,
 ) -> String {
-    let room = MAX_NAME_LENGTH - NAME_PREFIX.len() - 1 - SUFFIX;
+    let room = MAX_NAME_LENGTH - NAME_PREFIX.len() - 1 - SUFFIX_LENGTH;
     let base: String = service.name.chars().take(room).collect();
     let mut attempt = 0_u64;
     loop {
@@ -46,5 +46,5 @@ fn suffix(mut hash: u64) -> String {
         hash /= count;
         char::from(LETTERS[index])
     };
-    (0..SUFFIX).map(|_| letter()).collect()
+    (0..SUFFIX_LENGTH).map(|_| letter()).collect()
 }

@@ -22,7 +22,7 @@ async fn content_is_correct_after_repeated_failures_of_the_store() {
             if i % 20 == 19 {
                 server.cut();
                 server.expire();
-                server.mend();
+                server.reconnect();
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -61,7 +61,7 @@ async fn changes_during_a_store_outage_arrive_afterwards() {
     server.put(service("b", "10.96.0.2")).unwrap();
     server.delete("services", "default", "a");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    store.mend();
+    store.reconnect();
     until_stored(&store, &[key("b")]).await;
     running.stop().await;
 }

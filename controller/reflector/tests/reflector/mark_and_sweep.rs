@@ -91,7 +91,7 @@ async fn object_gone_during_a_disconnect_is_removed() {
     // The deletion is not known yet, and nothing happens.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(entries(&store).await.len(), 2);
-    server.mend();
+    server.reconnect();
     until_stored(&store, &[key("new"), key("stays")]).await;
     running.stop().await;
 }
@@ -123,7 +123,7 @@ async fn foreign_objects_are_never_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leader_election_endpoints_are_never_written_and_old_ones_swept() {
+async fn leader_election_endpoints_are_swept_and_never_written() {
     let server = ApiServer::start().unwrap();
     let leader =
         json!({ "metadata": { "annotations": { "control-plane.alpha.kubernetes.io/leader": "{}" } } });
@@ -194,7 +194,7 @@ async fn external_workloads_are_reflected_and_applied_ones_are_kept() {
 
 /// A role of an earlier version has no permission for them.
 #[tokio::test(flavor = "multi_thread")]
-async fn forbidden_external_workloads_block_no_other_type_and_are_not_swept() {
+async fn forbidden_type_blocks_no_other_and_is_not_swept() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
     server.put(workload("vm", "192.0.2.7")).unwrap();

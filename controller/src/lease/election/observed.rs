@@ -2,6 +2,7 @@
 
 use contiv_store::{Change, Entry, FeedEvent};
 
+/// The last known state of the key of an election.
 #[derive(Debug)]
 pub(super) struct ObservedKey {
     key: String,
@@ -47,13 +48,13 @@ impl ObservedKey {
     }
 
     /// The revision at which the key was created, if it has this value.
-    pub(super) fn created_by(&self, mark: &str) -> Option<i64> {
-        let entry = self.entry.as_ref().filter(|entry| entry.value == mark.as_bytes())?;
+    pub(super) fn create_revision_of(&self, value: &str) -> Option<i64> {
+        let entry = self.entry.as_ref().filter(|entry| entry.value == value.as_bytes())?;
         Some(entry.create_revision)
     }
 
     /// Whether the key created at this revision is gone. Observations from before that revision do not count.
-    pub(super) fn has_gone(&self, create_revision: i64) -> bool {
+    pub(super) fn is_gone(&self, create_revision: i64) -> bool {
         self.revision.is_some_and(|revision| revision >= create_revision)
             && self.entry.as_ref().is_none_or(|entry| entry.create_revision != create_revision)
     }
@@ -71,16 +72,16 @@ mod tests {
     }
 
     #[test]
-    fn observation_older_than_the_key_is_no_deletion() {
+    fn observation_older_than_the_key_is_ignored() {
         let mut observed = ObservedKey::new("/e");
         observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
-        assert!(observed.is_absent() && !observed.has_gone(5));
+        assert!(observed.is_absent() && !observed.is_gone(5));
         let changes = vec![Change::Delete { key: "/e".to_owned() }, put(5, "/e")];
         observed.on_event(FeedEvent::Changed(Batch { revision: 5, changes }));
-        assert!(!observed.has_gone(5));
-        assert_eq!((observed.created_by("me"), observed.created_by("you")), (Some(5), None));
+        assert!(!observed.is_gone(5));
+        assert_eq!((observed.create_revision_of("me"), observed.create_revision_of("you")), (Some(5), None));
         observed.on_event(FeedEvent::Changed(Batch { revision: 9, changes: vec![put(9, "/e")] }));
-        assert!(observed.has_gone(5), "it is another one now");
+        assert!(observed.is_gone(5), "it is another one now");
     }
 
     #[test]

@@ -94,7 +94,7 @@ async fn partitioned_leader_steps_down_before_another_wins() {
     let taken_over = stepped_down + until_held(&processes, Duration::from_secs(30)).await;
     assert!((28..=30).contains(&taken_over.as_secs()), "{taken_over:?}");
     let second = holder(&processes);
-    processes[first].wire.mend();
+    processes[first].wire.reconnect();
     sleep(Duration::from_secs(100)).await;
     assert_eq!(holder(&processes), second, "who comes back waits");
 }
@@ -107,7 +107,7 @@ async fn briefly_partitioned_leader_keeps_the_lease() {
     for _ in 0..10 {
         processes[first].wire.cut();
         sleep(Duration::from_secs(5)).await;
-        processes[first].wire.mend();
+        processes[first].wire.reconnect();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(holder(&processes), Some(first));
     }
@@ -159,7 +159,7 @@ async fn two_leaders_never_exist_despite_faults() {
                 0 => process.wire.cut(),
                 1 => process.wire.break_watches(),
                 2 => store.compact(),
-                _ => process.wire.mend(),
+                _ => process.wire.reconnect(),
             }
             for _ in 0..random.random_range(0..400) {
                 sleep(ms(25)).await;
@@ -167,7 +167,7 @@ async fn two_leaders_never_exist_despite_faults() {
             }
         }
         for process in &processes {
-            process.wire.mend();
+            process.wire.reconnect();
         }
         until_held(&processes, Duration::from_secs(45)).await;
     }

@@ -120,9 +120,9 @@ async fn never_readable_object_is_not_treated_as_deleted() {
     let running = run(&store, builder);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(log.take(), Vec::<String>::new());
-    put(&store, "/t/1", "mended").await;
+    put(&store, "/t/1", "fixed").await;
     settle().await;
-    assert_eq!(log.take(), ["/t/1 mended"]);
+    assert_eq!(log.take(), ["/t/1 fixed"]);
     delete(&store, "/t/2").await;
     settle().await;
     assert_eq!(log.take(), ["/t/2 -"], "now it really is gone");
@@ -131,7 +131,7 @@ async fn never_readable_object_is_not_treated_as_deleted() {
     delete(&other, "/t/3").await;
     put(&other, "/other", "x").await;
     other.compact();
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(log.take(), ["/t/3 -", "reap"]);
     running.stop().await;

@@ -55,7 +55,7 @@ async fn background_task_starts_before_the_first_list_and_is_awaited() {
     let running = run(&store, builder);
     settle().await;
     assert_eq!(log.take(), ["background false"]);
-    store.mend();
+    store.reconnect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(log.take(), ["/t/1 a"]);
     running.stop().await;
@@ -63,7 +63,7 @@ async fn background_task_starts_before_the_first_list_and_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn background_task_success_ends_nothing_and_failure_restarts_all() {
+async fn background_task_failure_restarts_all() {
     for (fails, expected) in
         [(false, vec!["background", "/t/1 a"]), (true, vec!["background", "background", "/t/1 a"])]
     {
@@ -137,7 +137,7 @@ async fn background_task_that_does_not_end_is_dropped_after_the_grace() {
     });
     let running = run(&store, builder);
     settle().await;
-    let end = (log.start.elapsed() + STOP_GRACE).as_millis();
+    let end = (log.start.elapsed() + STOP_GRACE_PERIOD).as_millis();
     running.stop().await;
     assert_eq!(log.timed(), [(end, "dropped".to_owned())]);
 }

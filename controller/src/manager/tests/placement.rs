@@ -252,7 +252,7 @@ impl crate::Run for NeverStops {
 async fn runnable_that_does_not_stop_is_dropped() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (holder, lease) = Lease::manual();
-    let mut manager = Manager::new(store.shared(), lease).with_grace(Duration::from_secs(5));
+    let mut manager = Manager::new(store.shared(), lease).with_grace_period(Duration::from_secs(5));
     manager.register(NeverStops(log.clone())).unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
@@ -269,7 +269,7 @@ async fn runnable_that_does_not_stop_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runnable_resumes_what_it_prepared_and_is_restarted_when_it_fails() {
+async fn runnable_keeps_its_preparation_and_restarts_on_failure() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (holder, lease) = Lease::manual();
     let mut manager = Manager::new(store.shared(), lease);

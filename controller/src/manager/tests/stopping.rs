@@ -38,7 +38,7 @@ async fn drain_is_bounded_by_the_grace_period() {
     settle().await;
     let start = Instant::now();
     running.stop().await;
-    assert_eq!(start.elapsed(), STOP_GRACE);
+    assert_eq!(start.elapsed(), STOP_GRACE_PERIOD);
     assert_eq!(log.take(), ["/t/1 begins", "/t/1 ends", "/t/2 begins", "/t/2 ends", "/t/3 begins"]);
 }
 
@@ -112,7 +112,7 @@ async fn stop_drops_work_that_outlasts_the_grace_period() {
     settle().await;
     let start = Instant::now();
     running.stop().await;
-    assert_eq!(start.elapsed(), STOP_GRACE);
+    assert_eq!(start.elapsed(), STOP_GRACE_PERIOD);
     assert_eq!(log.take(), ["/t/1 begins"]);
 }
 

@@ -22,7 +22,7 @@ const CELLS: [Row; 9] = [
     (EXTERNAL, LOAD_BALANCER, ["A m", "L", "A m"]),
 ];
 
-/// The differences without known pod ranges. Every client but the node itself is outside then: pods reach only local backends
+/// The differences without known pod ranges. Every client but the node itself is external then: pods reach only local backends
 /// through external policy Local, as in kube-proxy without a detector. Unlike in kube-proxy, all traffic to a cluster IP is
 /// masqueraded, so that connections from outside work (`docs/nft-layout.md`).
 const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
@@ -88,7 +88,7 @@ fn check_node(rows: &[Row], change: impl Fn(&mut NodeFacts)) {
             let service = ContivService {
                 internal_policy: internal,
                 external_policy: external,
-                ..web(vec![here(), there()])
+                ..web(vec![local_backend(), remote_backend()])
             };
             let mut snapshot = snapshot_of(vec![service]);
             change(&mut snapshot.node);
@@ -137,8 +137,8 @@ fn pods_are_recognized_by_their_incoming_interface() {
     for (flow, client, detection) in [
         (from(POD, Some("veth12")), Client::LocalPod, Detection::Known),
         (from(EXTERNAL, Some("cni0")), Client::LocalPod, Detection::Known),
-        (from(POD, Some("eth0")), Client::Outside, Detection::Known),
-        (from(POD, None), Client::Outside, Detection::NeedsInterface),
+        (from(POD, Some("eth0")), Client::External, Detection::Known),
+        (from(POD, None), Client::External, Detection::NeedsInterface),
         (from(NODE, None), Client::Node, Detection::NeedsInterface),
     ] {
         assert_eq!((Client::of(&flow, &node), Detection::of(&flow, &node)), (client, detection), "{flow}");
@@ -148,7 +148,7 @@ fn pods_are_recognized_by_their_incoming_interface() {
 #[test]
 fn external_ip_is_served_like_load_balancer_address() {
     for external_policy in [Cluster, Local] {
-        let service = ContivService { external_policy, ..web(vec![here(), there()]) };
+        let service = ContivService { external_policy, ..web(vec![local_backend(), remote_backend()]) };
         for from in [POD, NODE, EXTERNAL] {
             let by = |to| delivery(service.clone(), from, to);
             assert_eq!(by(EXTERNAL_IP), by(LOAD_BALANCER), "{from} {external_policy:?}");
@@ -157,7 +157,7 @@ fn external_ip_is_served_like_load_balancer_address() {
 }
 
 #[test]
-fn loopback_is_this_node_and_a_node_address_in_a_pod_range_a_pod() {
+fn client_class_prefers_pod_ranges_to_node_addresses() {
     let mut snapshot = snapshot_of(vec![]);
     snapshot.node.node_ips.insert(ip("10.244.1.1"));
     for (from, expected) in
@@ -166,7 +166,7 @@ fn loopback_is_this_node_and_a_node_address_in_a_pod_range_a_pod() {
         assert_eq!(Client::of(&flow_from(from), &snapshot.node), expected, "{from}");
     }
     let elsewhere = flow_from("10.244.2.5");
-    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Outside, "a pod of another node");
+    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::External, "a pod of another node");
     snapshot.node.local_ips.insert(ip("10.244.2.5"));
     assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Node, "an address of one of its interfaces");
 }
@@ -174,9 +174,9 @@ fn loopback_is_this_node_and_a_node_address_in_a_pod_range_a_pod() {
 #[test]
 fn hairpin_needs_a_local_backend_that_connects_to_itself() {
     let client = "10.244.1.10";
-    let to_itself = delivery(web(vec![here(), there()]), client, CLUSTER_IP);
+    let to_itself = delivery(web(vec![local_backend(), remote_backend()]), client, CLUSTER_IP);
     let hairpins = |delivery: &Delivery| delivery.candidates.iter().map(|it| it.hairpin).collect::<Vec<_>>();
     assert_eq!((hairpins(&to_itself), to_itself.masquerade), (vec![true, false], Masquerade::KeptForPod));
-    let elsewhere = delivery(web(vec![here(), there()]), "10.244.2.10", CLUSTER_IP);
+    let elsewhere = delivery(web(vec![local_backend(), remote_backend()]), "10.244.2.10", CLUSTER_IP);
     assert_eq!(hairpins(&elsewhere), [false, false], "another node's backend comes back here in any case");
 }

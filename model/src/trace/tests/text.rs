@@ -5,7 +5,7 @@ use crate::TrafficPolicy::Local;
 
 #[test]
 fn delivery_reads_like_explanation() {
-    let mut service = web(vec![Backend { weight: 3, ..here() }, there()]);
+    let mut service = web(vec![Backend { weight: 3, ..local_backend() }, remote_backend()]);
     service.session_affinity_timeout = 600;
     let trace = traced(&snapshot_of(vec![service]), "10.244.1.10", CLUSTER_IP);
     assert_eq!(
@@ -27,7 +27,7 @@ affinity  a client keeps its backend until 600 s after its last new connection
 
 #[test]
 fn drop_names_the_policy_and_a_remedy() {
-    let service = ContivService { external_policy: Local, ..web(vec![there()]) };
+    let service = ContivService { external_policy: Local, ..web(vec![remote_backend()]) };
     let text = traced(&snapshot_of(vec![service]), EXTERNAL, NODE_PORT).to_string();
     for part in ["by its node port", "DROPPED", "external policy Local", "use another node"] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
@@ -36,7 +36,7 @@ fn drop_names_the_policy_and_a_remedy() {
 
 #[test]
 fn json_has_verdict_as_its_key() {
-    let served = traced(&snapshot_of(vec![web(vec![here()])]), POD, NODE_PORT);
+    let served = traced(&snapshot_of(vec![web(vec![local_backend()])]), POD, NODE_PORT);
     let json = serde_json::to_value(served).unwrap();
     assert_eq!(json["flow"]["protocol"], "TCP");
     assert_eq!(json["client"], "local-pod");

@@ -21,8 +21,8 @@ fn frontends_without_backends_reject_under_every_policy() {
 
 #[test]
 fn policy_local_without_local_backend_drops_only_its_traffic() {
-    let internal = ContivService { internal_policy: Local, ..web(vec![there()]) };
-    let external = ContivService { external_policy: Local, ..web(vec![there()]) };
+    let internal = ContivService { internal_policy: Local, ..web(vec![remote_backend()]) };
+    let external = ContivService { external_policy: Local, ..web(vec![remote_backend()]) };
     for from in [POD, NODE, EXTERNAL] {
         let dropped = Verdict::Dropped(DropReason::InternalPolicyLocal);
         assert_eq!(verdict(internal.clone(), from, CLUSTER_IP), dropped, "{from}");
@@ -40,19 +40,21 @@ fn policy_local_without_local_backend_drops_only_its_traffic() {
 
 #[test]
 fn terminating_backends_serve_without_ready_ones_per_scope() {
-    let service = ContivService { external_policy: Local, ..web(vec![terminating(here()), there()]) };
+    let service =
+        ContivService { external_policy: Local, ..web(vec![terminating(local_backend()), remote_backend()]) };
     let outside = delivery(service.clone(), EXTERNAL, NODE_PORT);
     assert_eq!((endpoints(&outside), outside.pool), (vec![LOCAL.to_owned()], Pool::Terminating));
     let inside = delivery(service, POD, NODE_PORT);
     assert_eq!((endpoints(&inside), inside.pool), (vec![REMOTE.to_owned()], Pool::Ready));
-    let last = delivery(web(vec![terminating(here()), terminating(there())]), POD, CLUSTER_IP);
+    let last =
+        delivery(web(vec![terminating(local_backend()), terminating(remote_backend())]), POD, CLUSTER_IP);
     assert_eq!((last.candidates.len(), last.pool), (2, Pool::Terminating));
 }
 
 #[test]
 fn topology_excludes_backends_except_with_policy_local() {
-    let left_out = Backend { in_topology: false, ..here() };
-    let service = ContivService { external_policy: Local, ..web(vec![left_out, there()]) };
+    let left_out = Backend { in_topology: false, ..local_backend() };
+    let service = ContivService { external_policy: Local, ..web(vec![left_out, remote_backend()]) };
     let cluster = delivery(service.clone(), POD, CLUSTER_IP);
     assert_eq!(
         (endpoints(&cluster), cluster.pool),
@@ -65,7 +67,7 @@ fn topology_excludes_backends_except_with_policy_local() {
 #[test]
 fn backends_of_the_other_family_are_no_candidates() {
     let v6 = Backend::new("[fd00::1]:8080".parse().unwrap());
-    let both = delivery(web(vec![there(), v6.clone()]), POD, CLUSTER_IP);
+    let both = delivery(web(vec![remote_backend(), v6.clone()]), POD, CLUSTER_IP);
     assert_eq!(endpoints(&both), [REMOTE]);
     for internal_policy in [Cluster, Local] {
         let service = ContivService { internal_policy, ..web(vec![v6.clone()]) };
@@ -77,7 +79,7 @@ fn backends_of_the_other_family_are_no_candidates() {
 
 #[test]
 fn shares_follow_weights() {
-    let service = web(vec![Backend { weight: 3, ..here() }, there()]);
+    let service = web(vec![Backend { weight: 3, ..local_backend() }, remote_backend()]);
     let shares: Vec<f64> =
         delivery(service, POD, CLUSTER_IP).candidates.iter().map(|candidate| candidate.share).collect();
     assert_eq!(shares, [75.0, 25.0]);
@@ -86,8 +88,12 @@ fn shares_follow_weights() {
 #[test]
 fn affinity_is_for_time_or_by_address_of_client() {
     let affinity = |session_affinity_timeout, affinity_shared, balance| {
-        let service =
-            ContivService { session_affinity_timeout, affinity_shared, balance, ..web(vec![here()]) };
+        let service = ContivService {
+            session_affinity_timeout,
+            affinity_shared,
+            balance,
+            ..web(vec![local_backend()])
+        };
         delivery(service, POD, CLUSTER_IP).affinity
     };
     assert_eq!(affinity(0, false, Balance::Random), Affinity::None);
@@ -98,9 +104,9 @@ fn affinity_is_for_time_or_by_address_of_client() {
 }
 
 #[test]
-fn source_ranges_restrict_load_balancers_and_optionally_node_ports() {
+fn source_ranges_apply_to_load_balancers_or_also_node_ports() {
     let ranges = BTreeSet::from([range("192.0.2.0/24"), range("2001:db8::/32")]);
-    let mut guarded = ContivService { source_ranges: ranges, ..web(vec![here()]) };
+    let mut guarded = ContivService { source_ranges: ranges, ..web(vec![local_backend()]) };
     let forbidden = Verdict::Dropped(DropReason::SourceRanges(BTreeSet::from([range("192.0.2.0/24")])));
     let is_served = |verdict| matches!(verdict, Verdict::Backends(_));
     for to in [CLUSTER_IP, NODE_PORT, EXTERNAL_IP] {
@@ -114,13 +120,13 @@ fn source_ranges_restrict_load_balancers_and_optionally_node_ports() {
     guarded.ports[0].backends.clear();
     assert_eq!(verdict(guarded.clone(), EXTERNAL, NODE_PORT), forbidden, "before it could be rejected");
     guarded.source_ranges = BTreeSet::from([range("2001:db8::/32")]);
-    guarded.ports[0].backends.push(here());
+    guarded.ports[0].backends.push(local_backend());
     assert!(is_served(verdict(guarded, EXTERNAL, LOAD_BALANCER)), "no range is of this family");
 }
 
 #[test]
 fn address_without_service_is_rejected_dropped_or_untouched() {
-    let service = || web(vec![here()]);
+    let service = || web(vec![local_backend()]);
     let unknown_port = Verdict::Rejected(RejectReason::UnknownPort(ServiceId::new("shop", "web")));
     assert_eq!(verdict(service(), POD, "10.96.0.1:81"), unknown_port);
     let unallocated = Verdict::Dropped(DropReason::UnallocatedAddress(range("10.96.0.0/16")));
@@ -134,7 +140,7 @@ fn address_without_service_is_rejected_dropped_or_untouched() {
 
 #[test]
 fn service_answers_only_in_families_of_its_cluster_ips() {
-    let mut service = web(vec![here()]);
+    let mut service = web(vec![local_backend()]);
     service.cluster_ips = Addresses::from([ip("fd00:10:96::1")]);
     for to in [NODE_PORT, LOAD_BALANCER] {
         assert_eq!(verdict(service.clone(), POD, to), Verdict::Untouched, "{to}");
@@ -150,13 +156,13 @@ fn lost_claim_names_the_winner() {
         id: ServiceId::new("shop", "newer"),
         cluster_ips: Addresses::from([ip("10.96.0.2")]),
         lost: BTreeMap::from([(frontend, ServiceId::new("shop", "web"))]),
-        ..web(vec![there()])
+        ..web(vec![remote_backend()])
     };
     let claim = LostClaim { service: loser.id.clone(), frontend, holder: ServiceId::new("shop", "web") };
-    let mut winner = web(vec![here()]);
+    let mut winner = web(vec![local_backend()]);
     winner.ports[0].node_port = None;
     let both = traced(&snapshot_of(vec![loser.clone(), winner]), POD, LOAD_BALANCER);
-    assert_eq!(both.hit.map(|hit| hit.service), Some(ServiceId::new("shop", "web")));
+    assert_eq!(both.matched_port.map(|port| port.service), Some(ServiceId::new("shop", "web")));
     assert_eq!(both.lost, vec![claim.clone()]);
     // The holder may not answer in this family.
     let alone = traced(&snapshot_of(vec![loser]), POD, LOAD_BALANCER);
@@ -165,12 +171,12 @@ fn lost_claim_names_the_winner() {
 
 #[test]
 fn cluster_ip_wins_over_external_ip_and_both_over_node_ports() {
-    let mut service = web(vec![here()]);
+    let mut service = web(vec![local_backend()]);
     service.external_ips.insert(ip("10.96.0.1"));
     service.external_ips.insert(ip(NODE));
     service.ports[0].node_port = Some(80);
     let snapshot = snapshot_of(vec![service]);
-    let kind = |to| traced(&snapshot, POD, to).hit.map(|hit| hit.kind);
+    let kind = |to| traced(&snapshot, POD, to).matched_port.map(|port| port.kind);
     assert_eq!(kind(CLUSTER_IP), Some(FrontendKind::ClusterIp));
     assert_eq!(kind("192.168.0.1:80"), Some(FrontendKind::ExternalIp));
 }
@@ -183,17 +189,18 @@ fn flow_between_families_is_refused() {
 
 #[test]
 fn trace_is_read_back_from_its_json() {
-    let mut loser = ContivService { id: ServiceId::new("shop", "loser"), ..web(vec![there()]) };
+    let mut loser = ContivService { id: ServiceId::new("shop", "loser"), ..web(vec![remote_backend()]) };
     let frontend = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
     loser.lost.insert(frontend, ServiceId::new("shop", "web"));
     let ranges = BTreeSet::from([range("192.0.2.0/24")]);
-    let restricted = ContivService { source_ranges: ranges, ..web(vec![here(), terminating(there())]) };
+    let restricted =
+        ContivService { source_ranges: ranges, ..web(vec![local_backend(), terminating(remote_backend())]) };
     let mut seen = BTreeSet::new();
     for service in [
-        web(vec![here(), there()]),
+        web(vec![local_backend(), remote_backend()]),
         web(vec![]),
         restricted,
-        ContivService { external_policy: Local, ..web(vec![there()]) },
+        ContivService { external_policy: Local, ..web(vec![remote_backend()]) },
     ] {
         let snapshot = snapshot_of(vec![service, loser.clone()]);
         for from in [POD, NODE, EXTERNAL] {

@@ -76,7 +76,7 @@ fn bad_load_balancer_address_is_left_out() {
 }
 
 #[test]
-fn bad_source_range_is_left_out_only_beside_another_of_its_family() {
+fn bad_source_range_is_ignored_only_with_another_of_its_family() {
     let of_ranges = |ranges: &str| {
         format!(
             r#"{{"service_type":"LoadBalancer","cluster_ip":"10.96.0.1","loadbalancer_source_ranges":[{ranges}]}}"#
@@ -189,7 +189,7 @@ fn bad_address_of_vpp_node_is_left_out() {
 }
 
 #[test]
-fn bad_address_of_allocation_is_left_out_unless_services_need_it() {
+fn bad_allocation_address_is_ignored_unless_services_need_it() {
     let of = |service_endpoint: bool| {
         format!(
             r#"{{"custom_interfaces":[{{"name":"eth1","network":"n","ip_address":"10.5.0","service_endpoint":{service_endpoint}}}]}}"#

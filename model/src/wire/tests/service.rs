@@ -45,7 +45,7 @@ fn client_affinity_lasts_three_hours_by_default() {
 }
 
 #[test]
-fn ingress_addresses_are_used_only_of_load_balancers_in_vip_mode() {
+fn ingress_addresses_need_a_load_balancer_in_vip_mode() {
     let ingress = r#""lb_ingress_ips":["","192.0.2.1"]"#;
     let read = |rest: &str| service(&format!("{{{ingress}{rest}}}")).load_balancer_ips;
     assert_eq!(read(r#","service_type":"LoadBalancer""#), ips(&["192.0.2.1"]));
@@ -57,7 +57,7 @@ fn ingress_addresses_are_used_only_of_load_balancers_in_vip_mode() {
 }
 
 #[test]
-fn source_ranges_are_used_only_of_load_balancers_and_are_trimmed() {
+fn source_ranges_need_a_load_balancer_and_are_trimmed() {
     let read = |service_type: &str| {
         let value = format!(
             r#"{{"service_type":"{service_type}","loadbalancer_source_ranges":[" 10.0.0.7/8 ","fd00::/8\n"]}}"#

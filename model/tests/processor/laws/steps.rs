@@ -70,8 +70,8 @@ fn object() -> impl Strategy<Value = Object> {
             |(name, internal_ips, external_ips, pod_cidrs, zone)| {
                 let [internal_ips, external_ips] =
                     [internal_ips, external_ips].map(|ips| ips.into_iter().collect());
-                let is_leaving = false;
-                contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone, is_leaving }
+                let is_being_deleted = false;
+                contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone, is_being_deleted }
                     .object()
             }
         ),

@@ -23,7 +23,7 @@ use crate::{kernel::Kernel, nftables::FrontendKey};
 
 /// Requests that can wait while the thread is busy. It receives new ones between any two flows, so the queue fills only if the
 /// kernel takes longer for one piece of a dump than programming takes for a thousand changes.
-const QUEUE: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 
 /// Starts the thread with the first request, in the network namespace of the caller. When it is dropped, the thread finishes
 /// its pending requests.
@@ -122,7 +122,7 @@ impl StaleFlowReaper {
     }
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
-        let (queue, requests) = sync_channel(QUEUE);
+        let (queue, requests) = sync_channel(QUEUE_CAPACITY);
         let (kernel, seqlock) = (Arc::clone(&self.kernel), Arc::clone(&self.seqlock));
         let worker = Worker::new(kernel, requests, seqlock, Arc::clone(&self.totals), self.observer.clone());
         match self.kernel.spawn("stale-flows", Box::new(worker)) {

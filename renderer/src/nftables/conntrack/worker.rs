@@ -136,7 +136,7 @@ impl Worker {
         };
         table.delete_stale(family, protocol, scope, |flow| {
             // A flow to a backend that was added a moment ago is right.
-            state.take_in_all(requests);
+            state.handle_pending_requests(requests);
             state.current.is_stale(flow, &state.node_ips)
         })
     }
@@ -144,7 +144,7 @@ impl Worker {
     /// Only receives requests: until then, until the condition holds, or all senders are gone.
     fn pause(&mut self, end: Instant, is_over: impl Fn(&StaleFlowFilter) -> bool) {
         loop {
-            let is_open = self.state.take_in_all(&self.requests);
+            let is_open = self.state.handle_pending_requests(&self.requests);
             let left = end.saturating_duration_since(Instant::now());
             if !is_open || left.is_zero() || is_over(&self.state.next) {
                 return;
@@ -166,8 +166,8 @@ impl BackgroundTask for Worker {
     fn run(mut self: Box<Self>) {
         let mut last_search = None;
         while let Ok(request) = self.requests.recv() {
-            self.state.take_in(request);
-            self.state.take_in_all(&self.requests);
+            self.state.handle_request(request);
+            self.state.handle_pending_requests(&self.requests);
             while !self.state.next.is_empty() {
                 self.pause(gather_until(Instant::now(), last_search), StaleFlowFilter::are_urgent);
                 let seqlock = Arc::clone(&self.seqlock);
@@ -184,7 +184,7 @@ impl BackgroundTask for Worker {
     }
 
     fn step(&mut self) -> bool {
-        let is_open = self.state.take_in_all(&self.requests);
+        let is_open = self.state.handle_pending_requests(&self.requests);
         if !self.state.next.is_empty() {
             let seqlock = Arc::clone(&self.seqlock);
             seqlock.search(|| self.search());
@@ -194,17 +194,17 @@ impl BackgroundTask for Worker {
 }
 
 impl State {
-    /// Receives everything that waits. False when all senders are gone.
-    fn take_in_all(&mut self, requests: &Receiver<Request>) -> bool {
+    /// Handles all pending requests. False when all senders are gone.
+    fn handle_pending_requests(&mut self, requests: &Receiver<Request>) -> bool {
         loop {
             match requests.try_recv() {
-                Ok(request) => self.take_in(request),
+                Ok(request) => self.handle_request(request),
                 Err(error) => return error == TryRecvError::Empty,
             }
         }
     }
 
-    fn take_in(&mut self, request: Request) {
+    fn handle_request(&mut self, request: Request) {
         match request {
             Request::Coming(services) => {
                 for filter in [&mut self.current, &mut self.next] {
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn constant_change_shares_searches_and_a_first_change_does_not_wait() {
+    fn first_change_is_searched_at_once_and_later_ones_together() {
         let now = Instant::now();
         let ms = Duration::from_millis;
         let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));
         assert_eq!(gather_until(now, None), now + GATHER_DELAY);
         assert_eq!(gather_until(now, search(60_000, 10)), now + GATHER_DELAY, "after a quiet time");
-        assert_eq!(gather_until(now, search(100, 5)), now + ms(900), "amid changes");
+        assert_eq!(gather_until(now, search(100, 5)), now + ms(900), "during changes");
         assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
         assert_eq!(gather_until(now, search(100, 1000)), now + ms(1900), "one that costs much");
     }
@@ -279,11 +279,11 @@ mod tests {
         };
         queue.send(all(&[a.clone(), b.clone()])).unwrap();
         queue.send(goes(b.clone())).unwrap();
-        state.take_in_all(&requests);
+        state.handle_pending_requests(&requests);
         assert_eq!(state.services, Services::from([a.clone()]));
         queue.send(all(std::slice::from_ref(&b))).unwrap();
         queue.send(Request::Coming(vec![a.1])).unwrap();
-        state.take_in_all(&requests);
+        state.handle_pending_requests(&requests);
         assert_eq!(state.services, Services::from([b]), "what is coming is not programmed yet");
     }
 }

@@ -25,12 +25,12 @@ pub(super) struct Branch {
     /// The packet has left by loopback, and comes in again.
     pub(super) is_by_loopback: bool,
     pub(super) priority: u32,
-    decisive: Option<Decisive>,
+    decisive: Option<DecisiveSet>,
 }
 
 /// The set that decides if the packet is refused.
 #[derive(Debug, Clone, Copy)]
-struct Decisive {
+struct DecisiveSet {
     set: Set,
     /// It decides because the packet is not in it. Later lookups only determine whether a service is concerned.
     is_final: bool,
@@ -54,12 +54,12 @@ impl Branch {
         }
     }
 
-    /// The same to a backend that `slots` slots lead to.
+    /// The branch, translated to a backend that `slots` slots lead to.
     pub(super) fn translated(&self, to: SocketAddr, slots: u32) -> Self {
         Self { to, slots, is_translated: true, ..self.clone() }
     }
 
-    /// The same to the backend that the client is remembered with.
+    /// The branch, translated to the backend in the affinity entry of the client.
     pub(super) fn remembered(&self, to: SocketAddr) -> Self {
         Self { is_remembered: true, ..self.translated(to, self.slots) }
     }
@@ -79,10 +79,10 @@ impl Branch {
     }
 
     /// Records that a rule looked a set up. `refuses`: the rule matches because the set does not have the packet.
-    pub(super) const fn looks_up(&mut self, set: Set, refuses: bool) {
-        let is_final = matches!(self.decisive, Some(Decisive { is_final: true, .. }));
+    pub(super) const fn record_lookup(&mut self, set: Set, refuses: bool) {
+        let is_final = matches!(self.decisive, Some(DecisiveSet { is_final: true, .. }));
         if can_decide(set.kind) && !is_final {
-            self.decisive = Some(Decisive { set, is_final: refuses });
+            self.decisive = Some(DecisiveSet { set, is_final: refuses });
         }
     }
 

@@ -12,9 +12,11 @@ pub struct Client {
     /// How it is identified as a pod of this node. None if it is no such pod.
     pub pod: Option<PodDetection>,
     /// True if its address is one of this node: `fib saddr type local`.
-    pub is_own: bool,
+    #[serde(rename = "is_own")]
+    pub is_node: bool,
     /// True if its address or interface is in one of the `no-masquerade…` sets: its connections to cluster IPs are not masqueraded.
-    pub keeps_source: bool,
+    #[serde(rename = "keeps_source")]
+    pub is_exempt_from_masquerade: bool,
 }
 
 /// How a pod is identified.
@@ -45,17 +47,17 @@ impl Client {
             (false, true) => Some(PodDetection::Interface),
             (false, false) => None,
         };
-        let kept = has(SetKind::NoMasquerade, SetKind::NoMasqueradeInterfaces)?;
-        let is_own = lookup.is_own(flow.from());
-        Ok(Self { pod, is_own, keeps_source: kept.0 || kept.1 })
+        let exempt = has(SetKind::NoMasquerade, SetKind::NoMasqueradeInterfaces)?;
+        let is_node = lookup.is_local_address(flow.from());
+        Ok(Self { pod, is_node, is_exempt_from_masquerade: exempt.0 || exempt.1 })
     }
 
     /// The corresponding class in the model's trace.
     pub(super) const fn kind(self) -> trace::Client {
         match self {
             Self { pod: Some(_), .. } => trace::Client::LocalPod,
-            Self { is_own: true, .. } => trace::Client::Node,
-            Self { .. } => trace::Client::Outside,
+            Self { is_node: true, .. } => trace::Client::Node,
+            Self { .. } => trace::Client::External,
         }
     }
 }

@@ -20,18 +20,18 @@ const TOLERANCE_BY_CLIENT: f64 = 10.0;
 /// All differences between the desired outcome and that of the table; empty if they agree.
 pub fn differences(desired: &Trace, actual: &Evaluation) -> Vec<String> {
     let mut differences = match &desired.verdict {
-        Verdict::Backends(delivery) => of_delivery(delivery, actual),
-        Verdict::Rejected(_) => {
-            of_verdict("should be rejected", actual, |ending| matches!(ending, FlowOutcome::Rejected { .. }))
-        }
-        Verdict::Dropped(_) => {
-            of_verdict("should be dropped", actual, |ending| matches!(ending, FlowOutcome::Dropped { .. }))
-        }
+        Verdict::Backends(delivery) => delivery_differences(delivery, actual),
+        Verdict::Rejected(_) => verdict_differences("should be rejected", actual, |ending| {
+            matches!(ending, FlowOutcome::Rejected { .. })
+        }),
+        Verdict::Dropped(_) => verdict_differences("should be dropped", actual, |ending| {
+            matches!(ending, FlowOutcome::Dropped { .. })
+        }),
         Verdict::Egress => {
-            of_verdict("should be masqueraded", actual, |ending| *ending == FlowOutcome::Egress)
+            verdict_differences("should be masqueraded", actual, |ending| *ending == FlowOutcome::Egress)
         }
         Verdict::Routed | Verdict::Untouched => {
-            of_verdict("should be left alone", actual, |ending| *ending == FlowOutcome::Untouched)
+            verdict_differences("should be left alone", actual, |ending| *ending == FlowOutcome::Untouched)
         }
     };
     let client = actual.client.kind();
@@ -49,12 +49,16 @@ const fn words(client: Client) -> &'static str {
     match client {
         Client::LocalPod => "a pod of this node",
         Client::Node => "this node itself",
-        Client::Outside => "a client outside",
+        Client::External => "an external client",
     }
 }
 
 /// For flows without a desired backend.
-fn of_verdict(desired: &str, actual: &Evaluation, is_desired: impl Fn(&FlowOutcome) -> bool) -> Vec<String> {
+fn verdict_differences(
+    desired: &str,
+    actual: &Evaluation,
+    is_desired: impl Fn(&FlowOutcome) -> bool,
+) -> Vec<String> {
     let wrong = actual.shares.iter().filter(|share| !is_desired(&share.ending));
     wrong.map(|share| format!("the connection {desired}, but {}", share.ending)).collect()
 }
@@ -62,7 +66,7 @@ fn of_verdict(desired: &str, actual: &Evaluation, is_desired: impl Fn(&FlowOutco
 /// Outcomes with a backend: the percentage of new connections, and whether they are masqueraded.
 type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 
-fn of_delivery(desired: &Delivery, actual: &Evaluation) -> Vec<String> {
+fn delivery_differences(desired: &Delivery, actual: &Evaluation) -> Vec<String> {
     let candidates = desired.candidates.iter();
     let desired_backends: Backends =
         candidates.map(|it| (it.endpoint(), (it.share, desired.is_hidden_from(it)))).collect();
@@ -96,17 +100,22 @@ fn of_delivery(desired: &Delivery, actual: &Evaluation) -> Vec<String> {
             (None, Some((percent, _))) => differences
                 .push(format!("{percent:.1} % of connections go to {backend}, which should not get any")),
             (Some(desired), Some(actual)) => {
-                differences.extend(of_backend(*backend, *desired, *actual, tolerance));
+                differences.extend(backend_differences(*backend, *desired, *actual, tolerance));
             }
             (None, None) => (),
         }
     }
-    differences.extend(of_choice(desired.affinity, actual.choice));
-    differences.extend(of_memory(&desired_backends, actual));
+    differences.extend(choice_differences(desired.affinity, actual.choice));
+    differences.extend(memory_differences(&desired_backends, actual));
     differences
 }
 
-fn of_backend(backend: SocketAddr, desired: (f64, bool), actual: (f64, bool), tolerance: f64) -> Vec<String> {
+fn backend_differences(
+    backend: SocketAddr,
+    desired: (f64, bool),
+    actual: (f64, bool),
+    tolerance: f64,
+) -> Vec<String> {
     let mut differences = Vec::new();
     if (desired.0 - actual.0).abs() > tolerance {
         differences.push(format!(
@@ -114,11 +123,11 @@ fn of_backend(backend: SocketAddr, desired: (f64, bool), actual: (f64, bool), to
             actual.0, desired.0
         ));
     }
-    differences.extend(of_source(backend, desired.1, actual.1));
+    differences.extend(source_differences(backend, desired.1, actual.1));
     differences
 }
 
-fn of_source(backend: SocketAddr, desired: bool, actual: bool) -> Option<String> {
+fn source_differences(backend: SocketAddr, desired: bool, actual: bool) -> Option<String> {
     match (desired, actual) {
         (true, false) => Some(format!(
             "{backend} sees the client's address, which should be masqueraded: its replies may not return through this node"
@@ -128,7 +137,7 @@ fn of_source(backend: SocketAddr, desired: bool, actual: bool) -> Option<String>
     }
 }
 
-fn of_choice(desired: Affinity, actual: Option<Choice>) -> Option<String> {
+fn choice_differences(desired: Affinity, actual: Option<Choice>) -> Option<String> {
     let actual = actual?;
     let agree = match desired {
         Affinity::None => actual == Choice::Random,
@@ -144,11 +153,11 @@ fn of_choice(desired: Affinity, actual: Option<Choice>) -> Option<String> {
 }
 
 /// An affinity entry of the client must lead to a desired backend.
-fn of_memory(desired: &Backends, actual: &Evaluation) -> Vec<String> {
+fn memory_differences(desired: &Backends, actual: &Evaluation) -> Vec<String> {
     match &actual.remembered {
         None => Vec::new(),
         Some(FlowOutcome::Served { backend, masqueraded }) => match desired.get(backend) {
-            Some((_, hidden)) => of_source(*backend, *hidden, *masqueraded).into_iter().collect(),
+            Some((_, hidden)) => source_differences(*backend, *hidden, *masqueraded).into_iter().collect(),
             None => {
                 vec![format!(
                     "the affinity entry of this client is {backend}, which should not get its connections"

@@ -21,7 +21,7 @@ use self::{branch::Branch, tables::Lookup, walk::walk};
 use super::layout::{Family, Field};
 
 #[cfg(test)]
-pub(crate) use self::rendered::Rendered;
+pub(crate) use self::rendered::RenderedTables;
 pub(crate) use self::tables::{SetLookup, Tables};
 pub use self::{
     client::{Client, PodDetection},

@@ -17,13 +17,13 @@ use crate::nftables::{
 
 /// The elements for a snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Rendered {
+pub(crate) struct RenderedTables {
     elements: BTreeMap<(Set, Key), Value>,
     chains: BTreeSet<DemandChain>,
     node: NodeFacts,
 }
 
-impl Rendered {
+impl RenderedTables {
     /// All elements of an empty table.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let table = Table::new(snapshot);
@@ -52,7 +52,7 @@ impl Rendered {
     }
 }
 
-impl Tables for Rendered {
+impl Tables for RenderedTables {
     type Error = Infallible;
 
     fn look_up(&mut self, set: Set, key: Key) -> Result<SetLookup, Infallible> {
@@ -76,8 +76,8 @@ impl Tables for Rendered {
         Ok(self.chains.contains(&DemandChain::Base(chain)))
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
-        self.node.is_own(address)
+    fn is_local_address(&self, address: IpAddr) -> bool {
+        self.node.is_local_address(address)
     }
 
     /// The same result as looking up each slot, but fast enough for a million flows.

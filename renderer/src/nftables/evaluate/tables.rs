@@ -33,7 +33,7 @@ pub(crate) trait Tables {
     fn has_chain(&mut self, chain: BaseChain) -> Result<bool, Self::Error>;
 
     /// True if the kernel counts the address as one of this node: `fib … type local`.
-    fn is_own(&self, address: IpAddr) -> bool;
+    fn is_local_address(&self, address: IpAddr) -> bool;
 
     /// The backends in the first slots of a frontend, with their number of slots; none for empty slots.
     fn slots(
@@ -95,8 +95,8 @@ impl<'a, T: Tables> Lookup<'a, T> {
         self.tables.has_chain(chain)
     }
 
-    pub(super) fn is_own(&self, address: IpAddr) -> bool {
-        self.tables.is_own(address)
+    pub(super) fn is_local_address(&self, address: IpAddr) -> bool {
+        self.tables.is_local_address(address)
     }
 
     pub(super) fn slots(

@@ -7,7 +7,7 @@ use contiv_model::{
     trace,
 };
 
-use super::{rendered::Rendered, *};
+use super::{rendered::RenderedTables, *};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
     elements::of_chain,
@@ -77,7 +77,7 @@ fn differences_and_text(
     changes: &[(SetKind, Key, Option<Value>)],
 ) -> (Vec<String>, String) {
     let snapshot = snapshot(service);
-    let mut table = Rendered::of(&snapshot);
+    let mut table = RenderedTables::of(&snapshot);
     let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
     let desired = trace(&snapshot, &flow);
     let Ok(unchanged) = evaluate(&mut table, &flow);
@@ -160,7 +160,7 @@ fn wrong_masquerading_is_reported() {
     assert_eq!(
         differences,
         [
-            "the client is treated as a client outside instead of a pod of this node; this may explain the other differences",
+            "the client is treated as an external client instead of a pod of this node; this may explain the other differences",
             "10.244.1.10:8080 sees this node's address, but should see the client's",
             "10.244.2.10:8080 sees this node's address, but should see the client's",
         ]

@@ -67,8 +67,8 @@ impl Display for Client {
         f.write_str(match self {
             Self { pod: Some(PodDetection::Address), .. } => "a pod of this node, by its address",
             Self { pod: Some(PodDetection::Interface), .. } => "a pod of this node, by its interface",
-            Self { is_own: true, .. } => "this node itself",
-            Self { .. } => "outside: neither this node nor one of its pods",
+            Self { is_node: true, .. } => "this node itself",
+            Self { .. } => "external: neither this node nor one of its pods",
         })
     }
 }

@@ -76,13 +76,13 @@ fn base_chains<T: Tables>(lookup: &mut Lookup<'_, T>) -> Result<Vec<(Hook, Rules
 impl<T: Tables> Walk<'_, '_, T> {
     /// Takes the connection through the hooks.
     fn outcomes(&mut self) -> Result<Vec<(Branch, FlowOutcome)>, T::Error> {
-        let begins_here = self.lookup.is_own(self.flow.from());
+        let begins_here = self.lookup.is_local_address(self.flow.from());
         let mut outcomes = Vec::new();
         let first = if begins_here { OUTPUT } else { PREROUTING };
         let to = SocketAddr::new(self.flow.to(), self.flow.port());
         for branch in self.pass(vec![Branch::to(to)], first, &mut outcomes)? {
             // The next hooks depend on the destination after the first hook.
-            let hooks: &[u32] = match (begins_here, self.lookup.is_own(branch.to.ip())) {
+            let hooks: &[u32] = match (begins_here, self.lookup.is_local_address(branch.to.ip())) {
                 (false, true) => &[INPUT],
                 (false, false) => &[FORWARD, POSTROUTING],
                 (true, false) => &[POSTROUTING],
@@ -107,7 +107,7 @@ impl<T: Tables> Walk<'_, '_, T> {
     fn accepted(&self, branch: &Branch) -> FlowOutcome {
         if branch.is_translated {
             FlowOutcome::Served { backend: branch.to, masqueraded: branch.is_masqueraded }
-        } else if branch.is_masqueraded && !self.lookup.is_own(branch.to.ip()) {
+        } else if branch.is_masqueraded && !self.lookup.is_local_address(branch.to.ip()) {
             FlowOutcome::Egress
         } else {
             FlowOutcome::Untouched
@@ -218,7 +218,7 @@ impl<T: Tables> Walk<'_, '_, T> {
             Statement::MatchSet(key, comparison, set) => {
                 let is_wanted = *comparison == Comparison::Is;
                 let is_in = self.is_in(key, *set, branch)?;
-                branch.looks_up(*set, !is_in && !is_wanted);
+                branch.record_lookup(*set, !is_in && !is_wanted);
                 if_matches(is_in == is_wanted)
             }
             Statement::ResetPriority => {
@@ -226,7 +226,7 @@ impl<T: Tables> Walk<'_, '_, T> {
                 Next::Statement
             }
             Statement::SetPriority(key, map) => {
-                branch.looks_up(*map, false);
+                branch.record_lookup(*map, false);
                 match self.value(key, *map, branch)? {
                     Some(Value::Goto(chain)) => {
                         let Some((_, number)) = chain.number() else { return Ok(Next::Rule) };
@@ -279,7 +279,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         };
         let Some(Key::Frontend(frontend)) = self.key(frontend, branch) else { return Ok(Next::Rule) };
         branch.drawn_by = Some(*last);
-        branch.looks_up(map, false);
+        branch.record_lookup(map, false);
         let mut empty = None;
         for (backend, slots) in self.lookup.slots(map, frontend, slots)? {
             match backend {
@@ -296,7 +296,7 @@ impl<T: Tables> Walk<'_, '_, T> {
         match (field, constant) {
             (Field::Nfproto, Constant::Family(family)) => family == self.lookup.family(),
             (Field::L4Proto, Constant::Protocol(protocol)) => protocol == self.flow.protocol(),
-            (Field::SaddrType, Constant::Local) => self.lookup.is_own(self.flow.from()),
+            (Field::SaddrType, Constant::Local) => self.lookup.is_local_address(self.flow.from()),
             (Field::InputInterface, Constant::Interface(name)) if !branch.is_by_loopback => {
                 self.interface.is_some_and(|interface| interface.stem() == name)
             }

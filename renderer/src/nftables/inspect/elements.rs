@@ -70,7 +70,7 @@ impl Tables for Kernel {
         Ok(self.socket.get(msg::GETCHAIN, question, |_| ())?.is_some())
     }
 
-    fn is_own(&self, address: IpAddr) -> bool {
+    fn is_local_address(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.own.contains(&address)
     }
 }

@@ -51,7 +51,7 @@ fn counted(rules: usize) -> String {
 }
 
 /// Hooks of the family inet. The last number is that of ingress, which comes first.
-const HOOKS: u32 = 6;
+const INET_HOOKS: u32 = 6;
 
 /// Foreign base chains that packets of this family pass, ordered by hook and priority.
 pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherChain>, NetlinkError> {
@@ -75,7 +75,10 @@ pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherCh
                 drops_by_policy: policy != chain::POLICY_ACCEPT,
                 dropping_rules: 0,
             };
-            chains.insert(((number + 1) % HOOKS, priority, other.table.clone(), other.chain.clone()), other);
+            chains.insert(
+                ((number + 1) % INET_HOOKS, priority, other.table.clone(), other.chain.clone()),
+                other,
+            );
         }
     })?;
     if chains.is_empty() {

@@ -31,7 +31,7 @@ pub(crate) enum Field {
     CtProtocol,
     /// The address that the connection's first packet was sent to.
     OriginalDaddr(Family),
-    /// The same masked to all zeroes: the key of node ports.
+    /// `OriginalDaddr` masked to all zeroes: the key of node ports.
     OriginalDaddrMasked(Family),
     /// The port that the connection's first packet was sent to.
     OriginalDport,

@@ -71,7 +71,7 @@ pub(super) fn write_chain(batch: &mut Batch, name: &str, hook: Option<Hook>) {
     write_chain_of(batch, TABLE, name, hook);
 }
 
-/// The same for a chain of another table.
+/// Adds the message that creates a chain of any table, or corrects an existing one.
 pub(super) fn write_chain_of(batch: &mut Batch, table: &str, name: &str, hook: Option<Hook>) {
     batch.create(msg::NEWCHAIN, format!("chain {name}"), |message| {
         message.text(chain::TABLE, table);

@@ -101,7 +101,7 @@ impl KernelModule {
     }
 
     /// The module that a message of [`Self::write_trial`] needs.
-    pub(crate) fn asked_for_by(kind: u16, object: Attributes<'_>) -> Option<Self> {
+    pub(crate) fn needed_for(kind: u16, object: Attributes<'_>) -> Option<Self> {
         let is = |of: u8| kind == u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(of);
         let name = match () {
             () if is(msg::NEWCHAIN) => object.text(chain::NAME)?,

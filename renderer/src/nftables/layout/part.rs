@@ -78,7 +78,7 @@ impl Part {
         }
     }
 
-    /// The same in nft's language.
+    /// The type in nft's language.
     pub(super) const fn type_name(self) -> &'static str {
         match self {
             Self::Slot => "integer",

@@ -44,7 +44,7 @@ pub(crate) struct PickChain {
     pub(crate) choice: Choice,
     /// At least 1.
     pub(crate) slots: u32,
-    /// With external policy Local: the number of slots for clients outside, which have their own backends, or are dropped with
+    /// With external policy Local: the number of slots for external clients, which have their own backends, or are dropped with
     /// none. None if they are served like all others.
     pub(crate) external_slots: Option<u32>,
 }
@@ -58,12 +58,12 @@ impl fmt::Display for PickChain {
     }
 }
 
-/// The part of a chain's name before the slots for clients outside.
+/// The part of a chain's name before the slots for external clients.
 const EXTERNAL_INFIX: &str = "-external-";
 
 /// The most slots that a number has room for.
 pub(crate) const MAX_SLOTS: u32 = 0xffff;
-/// The most slots for clients outside that a number has room for: it holds one more than their number, or 0 for none.
+/// The most slots for external clients that a number has room for: it holds one more than their number, or 0 for none.
 pub(crate) const MAX_EXTERNAL_SLOTS: u32 = EXTERNAL_MASK - 1;
 
 // The parts of a number: the slots in the lower half, which nft prints after the colon.
@@ -131,16 +131,16 @@ impl PickChain {
         let mut rules = Vec::new();
         match self.external_slots {
             None => rules.extend(recall()),
-            // Affinity entries do not distinguish clients outside.
+            // Affinity entries do not distinguish external clients.
             Some(0) => {
                 rules.push(drop_external(
-                    "No backend on this node: the policy allows clients outside no other backend.",
+                    "No backend on this node: the policy allows external clients no other backend.",
                 ));
                 rules.extend(recall());
             }
             Some(_) => {
                 rules.extend(recall());
-                let reason = "Clients outside get backends of this node.";
+                let reason = "External clients get backends of this node.";
                 rules.push(draw(reason, true, from_external_client(self.family)));
                 rules.push(drop_external("Their slot is empty: no other backend is for them."));
             }

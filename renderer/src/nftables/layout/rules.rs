@@ -42,8 +42,8 @@ pub(crate) struct Chain {
 /// The chains that are always there.
 pub(crate) fn chains() -> &'static [Chain] {
     static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
-        let (v4, v6) = (of_family(Family::V4), of_family(Family::V6));
-        [reject_now()].into_iter().chain(v4).chain(v6).chain(of_both_families()).collect()
+        let (v4, v6) = (family_chains(Family::V4), family_chains(Family::V6));
+        [reject_now()].into_iter().chain(v4).chain(v6).chain(shared_chains()).collect()
     });
     &CHAINS
 }
@@ -72,7 +72,7 @@ fn reject_now() -> Chain {
 }
 
 /// The chains that exist once per family.
-fn of_family(family: Family) -> Vec<Chain> {
+fn family_chains(family: Family) -> Vec<Chain> {
     [choose(family), masquerade(family), guard(family), learn(family)].concat()
 }
 
@@ -327,7 +327,7 @@ pub(super) fn for_each(reason: &'static str, statements: impl Fn(Family) -> Vec<
     Family::ALL.map(|family| rule(reason(family), [statements(family)]))
 }
 
-fn of_both_families() -> [Chain; 7] {
+fn shared_chains() -> [Chain; 7] {
     let base = |name, comment, hook, rules| Chain { name, comment, hook: Some(hook), rules };
     let new_connections = || {
         let reason = "The first packet of a connection; conntrack repeats the decision for all others.";

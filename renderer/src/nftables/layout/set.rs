@@ -192,7 +192,7 @@ impl SetKind {
             }
             Self::Backends => "Frontend and slot -> backend. A backend of weight w has w slots.",
             Self::BackendsExternal => {
-                "The same for clients outside, with a policy that allows them only backends of this node."
+                "The same for external clients, with a policy that allows them only backends of this node."
             }
             Self::NoEndpoints => {
                 "Frontends without a backend anywhere: rejected. The counter counts refused connections."

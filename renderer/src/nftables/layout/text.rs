@@ -20,7 +20,7 @@ the base chains of features that only some services need, which jump to the chai
 ";
 
 /// The longest line of a comment.
-const WIDTH: usize = 128;
+const MAX_LINE_WIDTH: usize = 128;
 
 /// The part of the table that is always the same, some sets with a size. Without any it is the file `skeleton.nft`.
 pub(crate) fn skeleton(sizes: &Sizes) -> String {
@@ -87,7 +87,7 @@ fn write_chain(
 fn write_comment(text: &mut String, indent: &str, comment: &str) -> fmt::Result {
     let mut line = String::new();
     for word in comment.split(' ') {
-        if line.len() + word.len() >= WIDTH {
+        if line.len() + word.len() >= MAX_LINE_WIDTH {
             writeln!(text, "{indent}#{line}")?;
             line.clear();
         }

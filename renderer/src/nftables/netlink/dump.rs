@@ -42,7 +42,7 @@ impl Socket {
         self.stream(&request(kind, NFPROTO_INET, fill), take).map(drop)
     }
 
-    /// The same for the tables of all families, with the family of each object.
+    /// Dumps the tables of all families, with the family of each object.
     pub(crate) fn pass_families(
         &mut self,
         kind: u8,

@@ -69,7 +69,7 @@ fn policy_cluster_reaches_all_backends_and_masquerades_external() {
 }
 
 #[test]
-fn external_local_outside_reaches_only_local_backends_unmasqueraded() {
+fn external_local_keeps_external_clients_local_unmasqueraded() {
     let backends = vec![ready(LOCAL, true), ready(REMOTE, false)];
     let (cluster, external) = plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, backends));
     let serving = ConnectionAction::Backends(equal_shares(&[LOCAL, REMOTE]));
@@ -79,7 +79,7 @@ fn external_local_outside_reaches_only_local_backends_unmasqueraded() {
 }
 
 #[test]
-fn external_local_without_local_backend_drops_only_outside() {
+fn external_local_without_local_backend_drops_external_only() {
     let (_, external) =
         plans(&service(TrafficPolicy::Cluster, TrafficPolicy::Local, vec![ready(REMOTE, false)]));
     let serving = ConnectionAction::Backends(equal_shares(&[REMOTE]));

@@ -10,7 +10,7 @@ use contiv_model::{
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 
-use crate::nftables::evaluate::{Rendered, differences, evaluate};
+use crate::nftables::evaluate::{RenderedTables, differences, evaluate};
 use services::{flows, snapshot};
 
 proptest! {
@@ -18,7 +18,7 @@ proptest! {
 
     #[test]
     fn elements_and_trace_agree_on_every_flow(snapshot in snapshot()) {
-        let mut rendered = Rendered::of(&snapshot);
+        let mut rendered = RenderedTables::of(&snapshot);
         for flow in flows() {
             let trace = trace(&snapshot, &flow);
             let Ok(answer) = evaluate(&mut rendered, &flow);

@@ -107,7 +107,7 @@ pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u3
     let unknown = || {
         let mut text = "0x".to_owned();
         for byte in first {
-            // Writing to a string does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         (text, None)

@@ -62,12 +62,12 @@ impl TableVerifier {
         Self::on(Linux::shared())
     }
 
-    /// The same, on a kernel of the caller's choice.
+    /// A verifier of this kernel.
     pub fn on(kernel: Arc<dyn Kernel>) -> Self {
         Self { kernel, socket: None, progress: None }
     }
 
-    /// The same, with a report of its progress.
+    /// Adds a report of its progress.
     #[must_use]
     pub fn with_progress(self, progress: Box<dyn FnMut(usize, usize) + Send>) -> Self {
         Self { progress: Some(progress), ..self }

@@ -13,7 +13,7 @@ use crate::nftables::{
 };
 
 /// If there are more elements than this, they are not undone one by one, which bounds our memory.
-const ELEMENTS: usize = 65_536;
+const MAX_ELEMENTS: usize = 65_536;
 
 /// The prefix of the names that the kernel gives to anonymous sets.
 const ANONYMOUS: &str = "__set";
@@ -77,7 +77,7 @@ impl ForeignChangeCollector {
         let listed = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
         for (_, attributes) in listed.filter(|(kind, _)| *kind == LIST_ELEM) {
             match read::parse_element(set, Attributes(attributes)) {
-                Some(element) if set.kind != SetKind::Affinity && self.elements.len() < ELEMENTS => {
+                Some(element) if set.kind != SetKind::Affinity && self.elements.len() < MAX_ELEMENTS => {
                     let now = (kind == msg::NEWSETELEM).then_some(element);
                     self.elements.insert((set, element.key), now);
                 }

@@ -12,7 +12,7 @@ use crate::nftables::{
 };
 
 /// How many different objects are named.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Counts the changes of each object, in the order of their first occurrence.
 #[derive(Debug, Default)]
@@ -60,15 +60,15 @@ impl Summary {
         // Deleting the table deletes everything in it, and the kernel reports all of that.
         let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
         let deeds: Vec<&ChangedObject> =
-            if self.did(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
-        let mut parts: Vec<String> = deeds.iter().take(NAMED).map(|deed| deed.text()).collect();
-        if deeds.len() > NAMED {
-            parts.push(format!("{} more", deeds.len() - NAMED));
+            if self.has_kind(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
+        let mut parts: Vec<String> = deeds.iter().take(MAX_NAMED).map(|deed| deed.text()).collect();
+        if deeds.len() > MAX_NAMED {
+            parts.push(format!("{} more", deeds.len() - MAX_NAMED));
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    fn did(&self, kind: u8) -> bool {
+    fn has_kind(&self, kind: u8) -> bool {
         self.deeds.iter().any(|deed| deed.kind == kind)
     }
 }

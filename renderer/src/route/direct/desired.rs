@@ -96,7 +96,7 @@ impl DesiredServices {
         self.owners.keys().copied()
     }
 
-    /// The same without impossible ones.
+    /// All addresses with a desired route that is possible.
     pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses().filter(|address| self.target(*address) != Some(&RouteTarget::Impossible))
     }

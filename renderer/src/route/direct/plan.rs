@@ -52,7 +52,7 @@ pub(in crate::route) fn targets(service: &ContivService, node: &NodeFacts) -> BT
 }
 
 fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> RouteTarget {
-    if node.is_own(address) || !is_routable(address) {
+    if node.is_local_address(address) || !is_routable(address) {
         return RouteTarget::Impossible;
     }
     let backends = service.ports.iter().flat_map(|port| &port.backends);
@@ -61,9 +61,9 @@ fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Tr
     let of = |state, local| {
         let chosen = of_family.iter().copied();
         let chosen = chosen.filter(|backend| backend.state == state && backend.local == local);
-        let (meant, others): (Vec<&Backend>, Vec<_>) =
+        let (preferred, others): (Vec<&Backend>, Vec<_>) =
             chosen.partition(|backend| local || backend.in_topology);
-        if meant.is_empty() { others } else { meant }
+        if preferred.is_empty() { others } else { preferred }
     };
     let order = match policy {
         TrafficPolicy::Cluster => {
@@ -89,7 +89,7 @@ fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: Tr
 }
 
 fn is_this_node(backend: &Backend, node: &NodeFacts) -> bool {
-    backend.local && backend.host_network || node.is_own(backend.address)
+    backend.local && backend.host_network || node.is_local_address(backend.address)
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_follow_their_policy_and_local_without_backend_drops() {
+    fn external_policy_local_without_local_backend_is_a_blackhole() {
         let mut service = service(vec![backend("10.2.0.1", false, BackendState::Ready)]);
         service.external_policy = TrafficPolicy::Local;
         let targets = targets(&service, &NodeFacts::default());

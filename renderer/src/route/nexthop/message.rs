@@ -18,7 +18,7 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const RTNH_F_ONLINK: u32 = 4;
 /// `struct nhmsg`: family, scope, protocol, a reserved byte, flags.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
@@ -32,10 +32,10 @@ const NHA_RES_GROUP_IDLE_TIMER: u16 = 2;
 const GROUP_PLAIN: u16 = 0;
 const GROUP_RESILIENT: u16 = 1;
 /// `struct nexthop_grp`: ID, weight less one, three reserved bytes.
-const MEMBER: usize = 8;
+const MEMBER_BYTES: usize = 8;
 
 /// Buckets of a resilient group. They limit the smallest share of a next hop, and cannot be changed later.
-const BUCKETS: u16 = 128;
+const RESILIENT_BUCKETS: u16 = 128;
 /// The kernel's unit of time here is a hundredth of a second.
 const USER_HZ: u32 = 100;
 
@@ -121,8 +121,8 @@ impl NexthopMessage {
             _ => return None,
         };
         let read = || {
-            let header = payload.first_chunk::<HEADER>()?;
-            let attributes = Attributes(payload.get(HEADER..)?);
+            let header = payload.first_chunk::<HEADER_BYTES>()?;
+            let attributes = Attributes(payload.get(HEADER_BYTES..)?);
             let id = u32_of(attributes, NHA_ID)?;
             let onlink =
                 u32::from_ne_bytes([header[4], header[5], header[6], header[7]]) & RTNH_F_ONLINK != 0;
@@ -146,7 +146,7 @@ fn write_group(writer: &mut Writer<'_>, grouping: Grouping, members: &[Member]) 
         Grouping::Resilient { idle } => {
             writer.bytes(NHA_GROUP_TYPE, &GROUP_RESILIENT.to_ne_bytes());
             writer.nested(NHA_RES_GROUP, |writer| {
-                writer.bytes(NHA_RES_GROUP_BUCKETS, &BUCKETS.to_ne_bytes());
+                writer.bytes(NHA_RES_GROUP_BUCKETS, &RESILIENT_BUCKETS.to_ne_bytes());
                 writer.bytes(NHA_RES_GROUP_IDLE_TIMER, &idle.saturating_mul(USER_HZ).to_ne_bytes());
             });
         }
@@ -161,7 +161,7 @@ fn hop(attributes: Attributes<'_>) -> Option<Hop> {
 }
 
 fn group(attributes: Attributes<'_>) -> Option<Nexthop> {
-    let members = attributes.get(NHA_GROUP)?.chunks_exact(MEMBER).map(|member| Member {
+    let members = attributes.get(NHA_GROUP)?.chunks_exact(MEMBER_BYTES).map(|member| Member {
         id: u32::from_ne_bytes([member[0], member[1], member[2], member[3]]),
         weight: member[4].saturating_add(1),
     });
@@ -173,7 +173,7 @@ fn group(attributes: Attributes<'_>) -> Option<Nexthop> {
             let of_group = attributes.nested(NHA_RES_GROUP)?;
             let buckets = of_group.get(NHA_RES_GROUP_BUCKETS)?;
             // A group of another size cannot become ours.
-            (buckets == BUCKETS.to_ne_bytes()).then_some(())?;
+            (buckets == RESILIENT_BUCKETS.to_ne_bytes()).then_some(())?;
             Grouping::Resilient { idle: u32_of(of_group, NHA_RES_GROUP_IDLE_TIMER)? / USER_HZ }
         }
         _ => return None,
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn truncated_nexthop_is_an_error_and_other_messages_are_ignored() {
         let payload = NexthopMessage::new(9, all()[3].clone()).payload();
-        for length in 0..HEADER + 8 {
+        for length in 0..HEADER_BYTES + 8 {
             assert!(NexthopMessage::read(RTM_NEWNEXTHOP, &payload[..length]).unwrap().is_err(), "{length}");
         }
         assert!(NexthopMessage::read(24, &payload).is_none());

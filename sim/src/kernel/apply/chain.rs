@@ -4,7 +4,7 @@ use super::transaction::{Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::Attributes,
     data::Handle,
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     message::Message,
     notify::Notice,
     ruleset::{Base, Chain, ChainType},
@@ -175,7 +175,7 @@ impl Transaction<'_> {
             },
         };
         let Some(found) = found.map(|found| found.handle) else {
-            let refused = Refused { errno: Errno::ENOENT, at: attributes.at(attribute) };
+            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(attribute) };
             return unless_destroyed(message, msg::DESTROYCHAIN, refused).map(|_: Option<()>| ());
         };
         let has_uses = |table: &crate::kernel::ruleset::Table| {

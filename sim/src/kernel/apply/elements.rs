@@ -1,11 +1,11 @@
 //! Messages about elements.
 
-use super::transaction::{Refreshed, Transaction, unless_destroyed};
+use super::transaction::{RefreshedElement, Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::{Attribute, Attributes},
     data::{Data, Handle},
-    element::{Clash, Counter, Element},
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    element::{Counter, Element, InsertConflict},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     init::{read_data, read_plain},
     message::Message,
     notify::Notice,
@@ -38,7 +38,7 @@ impl Transaction<'_> {
         }
         for attribute in list.nested().iter() {
             let added = self.add_element(at, handle, attribute, message.has(NLM_F_EXCL));
-            added.map_err(|refused| refused.blaming(Some(attribute.at)))?;
+            added.map_err(|refused| refused.at_attribute(Some(attribute.at)))?;
         }
         self.validate_now(at)
     }
@@ -93,7 +93,7 @@ impl Transaction<'_> {
             }
         };
         if is_bound && data.as_ref().and_then(Data::chain).is_some() {
-            table.needs_validation();
+            table.require_validation();
         }
         let element = Element {
             key,
@@ -115,18 +115,18 @@ impl Transaction<'_> {
                 self.notices.extend(notice);
                 return if is_full { refuse(Errno::ENFILE) } else { Ok(()) };
             }
-            Err(Clash::Same(same)) if same.data == element.data && !excl => {
+            Err(InsertConflict::Same(same)) if same.data == element.data && !excl => {
                 let has_changed = same.timeout.is_some() && same.timeout != element.timeout;
                 if has_changed || same.timeout.is_some() && expiration.is_some() {
                     let Element { key, timeout, expires, .. } = element;
                     let table = self.next.tables[at].handle;
-                    self.refreshed.push(Refreshed { table, set: handle, key, timeout, expires });
+                    self.refreshed.push(RefreshedElement { table, set: handle, key, timeout, expires });
                 }
                 Ok(())
             }
-            Err(Clash::Same(_)) => refuse(Errno::EEXIST),
-            Err(Clash::Needless) => Ok(()),
-            Err(Clash::Refused(errno)) => refuse(errno),
+            Err(InsertConflict::Same(_)) => refuse(Errno::EEXIST),
+            Err(InsertConflict::Needless) => Ok(()),
+            Err(InsertConflict::Refused(errno)) => refuse(errno),
         };
         if let Some(data) = &data {
             self.table(at).count_use(data, false);
@@ -158,7 +158,7 @@ impl Transaction<'_> {
         };
         for attribute in list.nested().iter() {
             let removed = self.remove_element(at, handle, attribute);
-            let removed = removed.map_err(|refused| refused.blaming(Some(attribute.at)));
+            let removed = removed.map_err(|refused| refused.at_attribute(Some(attribute.at)));
             if let Err(refused) = removed {
                 unless_destroyed(message, msg::DESTROYSETELEM, refused).map(|_: Option<()>| ())?;
             }
@@ -186,7 +186,7 @@ impl Transaction<'_> {
                 self.removed(at, handle, &gone);
                 Ok(())
             }
-            None => Err(Refused::from(Errno::ENOENT)),
+            None => Err(Refusal::from(Errno::ENOENT)),
         }
     }
 

@@ -6,7 +6,7 @@ use super::transaction::{Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::Attribute,
     data::Handle,
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     expression::{Expression, register::Registers},
     init::{self, Parsed, Scope},
     message::Message,
@@ -89,7 +89,7 @@ impl Transaction<'_> {
                 return refuse(Errno::EINVAL);
             }
             let one = init::parse(attribute, self.missing);
-            parsed.push(one.map_err(|refused| refused.blaming(Some(attribute.at)))?);
+            parsed.push(one.map_err(|refused| refused.at_attribute(Some(attribute.at)))?);
         }
         Ok(parsed)
     }
@@ -111,10 +111,10 @@ impl Transaction<'_> {
                 Ok(expression) => expressions.push(expression),
                 Err(refused) => {
                     release(table, &Rule { handle: rule, expressions, userdata: Vec::new() });
-                    return Err(refused.blaming(Some(one.at)));
+                    return Err(refused.at_attribute(Some(one.at)));
                 }
             }
-            table.needs_validation();
+            table.require_validation();
         }
         Ok(expressions)
     }
@@ -138,7 +138,7 @@ impl Transaction<'_> {
             return Ok(());
         };
         let missing = |kind| {
-            let refused = Refused { errno: Errno::ENOENT, at: attributes.at(kind) };
+            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(kind) };
             unless_destroyed(message, msg::DESTROYRULE, refused).map(|_: Option<()>| ())
         };
         let Some(chain) = self.next.tables[at].chain(name) else { return missing(rule::CHAIN) };

@@ -3,7 +3,7 @@
 use super::transaction::{Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::Attributes,
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     message::Message,
     notify::Notice,
     ruleset::Table,
@@ -99,7 +99,7 @@ impl Transaction<'_> {
             },
         };
         let Some(found) = found else {
-            let refused = Refused { errno: Errno::ENOENT, at: attributes.at(attribute) };
+            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(attribute) };
             return unless_destroyed(message, msg::DESTROYSET, refused).map(|_: Option<()>| ());
         };
         if found.uses() > 0 || message.has(NLM_F_NONREC) && found.elements.len() + found.deleted > 0 {

@@ -31,12 +31,12 @@ impl Transaction<'_> {
                 if flags & !table::F_MASK != 0 {
                     return refuse(Errno::EOPNOTSUPP);
                 }
-                self.next.last_table += 1;
+                self.next.last_table_handle += 1;
                 let validation = if self.validates_new { Validation::Do } else { Validation::Skip };
                 let made = Table {
                     family: message.family(),
                     name: name.unwrap_or_default().into(),
-                    handle: self.next.last_table,
+                    handle: self.next.last_table_handle,
                     flags,
                     owner: (flags & table::F_OWNER != 0).then_some(self.port),
                     userdata: attributes
@@ -107,7 +107,7 @@ impl Transaction<'_> {
             }
             None => (self.find_table(message, name), table::NAME),
         };
-        let found = found.map_err(|refused| refused.blaming(attributes.at(attribute)));
+        let found = found.map_err(|refused| refused.at_attribute(attributes.at(attribute)));
         let at = match found {
             Ok(at) => at,
             Err(refused) => {

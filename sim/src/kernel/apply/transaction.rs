@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::kernel::{
     attributes::Attributes,
     data::Handle,
-    errno::{Errno, Refused, Result, refuse, refuse_at},
+    errno::{Errno, Refusal, Result, refuse, refuse_at},
     message::Message,
     notify::Notice,
     ruleset::{Ruleset, Table, Validation},
@@ -15,7 +15,7 @@ use crate::kernel::{
 
 /// An existing element that a message wrote again.
 #[derive(Debug)]
-pub(super) struct Refreshed {
+pub(super) struct RefreshedElement {
     pub(super) table: u64,
     pub(super) set: Handle,
     pub(super) key: Vec<u8>,
@@ -44,7 +44,7 @@ pub(in crate::kernel) struct Transaction<'a> {
     /// Sets that were declared again: their size and timeout change at the commit.
     pub(super) declared: Vec<(u64, Handle, u32, u64)>,
     /// Elements that were written again: their timeouts change at the commit.
-    pub(super) refreshed: Vec<Refreshed>,
+    pub(super) refreshed: Vec<RefreshedElement>,
     pub(in crate::kernel) notices: Vec<Notice>,
     /// Created tables are validated after each message.
     pub(super) validates_new: bool,
@@ -111,7 +111,7 @@ impl<'a> Transaction<'a> {
                 set.timeout = timeout;
             }
         }
-        for Refreshed { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
+        for RefreshedElement { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
             let table = self.next.tables.iter_mut().find(|found| found.handle == table);
             let set = table.and_then(|table| table.set_mut(set));
             if let Some(element) = set.and_then(|set| set.elements.get_mut(&key)) {
@@ -139,7 +139,7 @@ impl<'a> Transaction<'a> {
     /// Aborts the transaction. Handles stay used, since they are never given twice.
     /// `tries_again`: invalid tables will be validated after each message.
     pub(in crate::kernel) fn abort(self, before: &mut Ruleset, tries_again: bool) {
-        before.last_table = self.next.last_table;
+        before.last_table_handle = self.next.last_table_handle;
         for table in &mut before.tables {
             if let Some(tried) = self.next.tables.iter().find(|tried| tried.handle == table.handle) {
                 table.last_handle = tried.last_handle;
@@ -168,7 +168,7 @@ impl<'a> Transaction<'a> {
         kind: u16,
     ) -> Result<usize> {
         let found = self.find_table(message, attributes.text(kind));
-        found.map_err(|refused| refused.blaming(attributes.at(kind)))
+        found.map_err(|refused| refused.at_attribute(attributes.at(kind)))
     }
 
     pub(super) fn table(&mut self, at: usize) -> &mut Table {
@@ -183,8 +183,8 @@ impl<'a> Transaction<'a> {
 }
 
 /// Ignores a missing object for a message that only ensures its absence.
-pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refused) -> Result<Option<T>> {
-    if refused.errno == Errno::ENOENT && message.of_subsystem() == destroy {
+pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refusal) -> Result<Option<T>> {
+    if refused.errno == Errno::ENOENT && message.kind_in_subsystem() == destroy {
         return Ok(None);
     }
     refuse_at(refused.errno, refused.at)

@@ -22,7 +22,7 @@ pub(super) struct Peer {
 }
 
 /// The sequence number of the request after a batch, whose answer marks the end of the batch's answers.
-const END: u32 = 0x00ff_ffff;
+const END_SEQUENCE: u32 = 0x00ff_ffff;
 
 impl Peer {
     pub(super) fn open(kernel: &dyn Kernel) -> io::Result<Self> {
@@ -36,11 +36,11 @@ impl Peer {
     /// Sends a batch, and returns a line for each answer.
     pub(super) fn send_batch(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
         self.socket.send(batch)?;
-        self.socket.send(&request(msg::GETGEN, NFPROTO_UNSPEC, 0, END, &[]))?;
+        self.socket.send(&request(msg::GETGEN, NFPROTO_UNSPEC, 0, END_SEQUENCE, &[]))?;
         let mut answers = Vec::new();
         loop {
             for message in message::messages(&self.socket.receive()?) {
-                if message.sequence == END {
+                if message.sequence == END_SEQUENCE {
                     return Ok(answers);
                 }
                 if message.kind == NLMSG_ERROR {
@@ -67,7 +67,7 @@ impl Peer {
                     {
                         sets.push((message.family(), table.to_owned(), name.to_owned()));
                     }
-                    lines.push(render::object(message.of_subsystem(), attributes, own));
+                    lines.push(render::object(message.kind_in_subsystem(), attributes, own));
                 }
             }
         }

@@ -107,7 +107,7 @@ fn plain(attribute: Attribute<'_>) -> String {
         return text;
     }
     for byte in attribute.payload {
-        // Writing to a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text

@@ -1,7 +1,7 @@
 //! Intervals of concatenations, as the kernel's `net/netfilter/nft_set_pipapo.c` keeps them.
 
 use crate::kernel::{
-    element::{Clash, Element},
+    element::{Element, InsertConflict},
     errno::Errno,
 };
 
@@ -25,19 +25,19 @@ impl Fields {
     }
 
     /// `nft_pipapo_insert`
-    pub(crate) fn insert(&mut self, new: Element) -> Result<(), Clash> {
+    pub(crate) fn insert(&mut self, new: Element) -> Result<(), InsertConflict> {
         let end = new.key_end.as_ref().unwrap_or(&new.key);
         if let Some(at) = self.position(&new.key) {
             let found = &self.elements[at];
             let is_same = found.key == new.key && found.key_end.as_ref().unwrap_or(&found.key) == end;
-            let same = Clash::Same(Box::new(found.clone()));
-            return Err(if is_same { same } else { Clash::Refused(Errno::EEXIST) });
+            let same = InsertConflict::Same(Box::new(found.clone()));
+            return Err(if is_same { same } else { InsertConflict::Refused(Errno::EEXIST) });
         }
         if self.position(end).is_some() {
-            return Err(Clash::Refused(Errno::EEXIST));
+            return Err(InsertConflict::Refused(Errno::EEXIST));
         }
         if self.fields(&new.key).zip(self.fields(end)).any(|(start, end)| start > end) {
-            return Err(Clash::Refused(Errno::EINVAL));
+            return Err(InsertConflict::Refused(Errno::EINVAL));
         }
         self.elements.push(new);
         Ok(())
@@ -112,6 +112,6 @@ mod tests {
         assert!(fields.find(&key(6, 75)).is_some());
         assert!(fields.find(&key(7, 75)).is_none() && fields.find(&key(6, 100)).is_none());
         let overlap = Element { key_end: Some(key(6, 120).to_vec()), ..element(&key(6, 99)) };
-        assert!(matches!(fields.insert(overlap), Err(Clash::Refused(Errno::EEXIST))));
+        assert!(matches!(fields.insert(overlap), Err(InsertConflict::Refused(Errno::EEXIST))));
     }
 }

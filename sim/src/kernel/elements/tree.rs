@@ -1,7 +1,7 @@
 //! Intervals, as the kernel's `net/netfilter/nft_set_rbtree.c` stores them: by their start and end, each a separate element.
 
 use crate::kernel::{
-    element::{Clash, Element},
+    element::{Element, InsertConflict},
     errno::Errno,
 };
 
@@ -31,7 +31,7 @@ impl Tree {
     }
 
     /// `__nft_rbtree_insert`
-    pub(crate) fn insert(&mut self, new: Element, is_anonymous: bool) -> Result<(), Clash> {
+    pub(crate) fn insert(&mut self, new: Element, is_anonymous: bool) -> Result<(), InsertConflict> {
         // The search begins at the closest greater node, deleted or not.
         let first = self.nodes.iter().rposition(|node| node.element.key > new.key).unwrap_or(0);
         let live = (first..self.nodes.len()).filter(|at| !self.nodes[*at].is_gone);
@@ -52,17 +52,21 @@ impl Tree {
         if let Some(more) = more.filter(is_same) {
             let same = Box::new(element(more).clone());
             self.start = Some(self.nodes[more].id);
-            return Err(Clash::Same(same));
+            return Err(InsertConflict::Same(same));
         }
-        let overlap = Err(Clash::Refused(Errno::EEXIST));
+        let overlap = Err(InsertConflict::Refused(Errno::EEXIST));
         if let Some(less) = less.filter(is_same) {
             if is_null(&new) {
-                return Err(Clash::Needless);
+                return Err(InsertConflict::Needless);
             }
             let same = Box::new(element(less).clone());
             let next = self.nodes[less + 1..].iter().find(|node| !node.is_gone);
             let is_of_start = next.is_some_and(|next| !next.element.is_end && self.start == Some(next.id));
-            return if self.start.take().is_none() || is_of_start { Err(Clash::Same(same)) } else { overlap };
+            return if self.start.take().is_none() || is_of_start {
+                Err(InsertConflict::Same(same))
+            } else {
+                overlap
+            };
         }
         if let Some(less) = less {
             let is_within = || less.checked_sub(1).is_some_and(|before| element(before).is_end);
@@ -90,9 +94,9 @@ impl Tree {
         if !is_end || key.iter().all(|byte| *byte == 0) {
             self.start = None;
         }
-        let is_meant =
+        let is_removed_node =
             |node: &Node| !node.is_gone && node.element.key == key && node.element.is_end == is_end;
-        let at = self.nodes.iter().position(is_meant)?;
+        let at = self.nodes.iter().position(is_removed_node)?;
         if is_end {
             let next = self.nodes.get(at + 1).filter(|next| next.is_gone && !next.element.is_end);
             let is_of_start = next.is_some_and(|next| self.start == Some(next.id));
@@ -173,13 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn tree_interval_holds_its_first_key_and_not_the_one_after_its_last() {
+    fn interval_contains_its_start_but_not_its_end() {
         let mut tree = tree(&[(10, 20), (20, 30)]);
         for (key, expected) in [(9, false), (10, true), (19, true), (20, true), (29, true), (30, false)] {
             assert_eq!(tree.find(&[key]).is_some(), expected, "{key}");
         }
-        assert!(matches!(tree.insert(element(15, false), false), Err(Clash::Refused(Errno::EEXIST))));
-        assert!(matches!(tree.insert(element(10, false), false), Err(Clash::Same(_))));
+        assert!(matches!(
+            tree.insert(element(15, false), false),
+            Err(InsertConflict::Refused(Errno::EEXIST))
+        ));
+        assert!(matches!(tree.insert(element(10, false), false), Err(InsertConflict::Same(_))));
         assert!(tree.remove(&[10], true).is_none() && tree.remove(&[10], false).is_some());
         assert!(tree.find(&[15]).is_none());
         tree.commit();
@@ -189,8 +196,8 @@ mod tests {
     #[test]
     fn tree_interval_over_two_others_is_refused() {
         let mut tree = tree(&[(10, 20), (40, 50)]);
-        assert!(matches!(tree.insert(element(10, false), false), Err(Clash::Same(_))));
-        assert!(matches!(tree.insert(element(50, true), false), Err(Clash::Refused(Errno::EEXIST))));
+        assert!(matches!(tree.insert(element(10, false), false), Err(InsertConflict::Same(_))));
+        assert!(matches!(tree.insert(element(50, true), false), Err(InsertConflict::Refused(Errno::EEXIST))));
         assert!(tree.remove(&[10], false).is_some() && tree.remove(&[50], true).is_none());
         assert!(tree.remove(&[40], false).is_some() && tree.remove(&[50], true).is_some());
     }

@@ -68,7 +68,7 @@ impl Effect {
 pub(super) struct Interpreter<'a> {
     pub(super) table: &'a Table,
     pub(super) effects: &'a mut Vec<Effect>,
-    pub(super) is_own: &'a dyn Fn(IpAddr) -> bool,
+    pub(super) is_local_address: &'a dyn Fn(IpAddr) -> bool,
     pub(super) now: u64,
     pub(super) draw: &'a mut dyn FnMut(u32) -> u32,
 }
@@ -181,7 +181,7 @@ impl Interpreter<'_> {
             }
             Expression::Fib { to, flags, .. } => {
                 let end = if flags & expr::FIB_F_SADDR != 0 { packet.source } else { packet.destination };
-                let kind = ADDRESS_TYPES[usize::from((self.is_own)(end.ip()))];
+                let kind = ADDRESS_TYPES[usize::from((self.is_local_address)(end.ip()))];
                 Some((*to, kind.to_ne_bytes().to_vec()))
             }
             Expression::Nat { kind, address, port, .. } => {

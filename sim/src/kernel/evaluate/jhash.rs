@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jhash_of_nothing_is_where_it_begins_and_of_more_depends_on_all() {
+    fn jhash_depends_on_every_byte() {
         assert_eq!(jhash(&[], 0), 0xdead_beef);
         let hashes = [jhash(&[1, 2, 3, 4], 0xc047), jhash(&[1, 2, 3, 5], 0xc047), jhash(&[1, 2, 3, 4], 0)];
         assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2]);

@@ -10,9 +10,9 @@ use crate::kernel::{
 pub(crate) struct Register(u32);
 
 /// Four-byte parts of a register of sixteen bytes.
-const PARTS: u32 = 4;
+const PARTS_PER_REGISTER: u32 = 4;
 /// All four-byte parts, including those of the verdict.
-const COUNT: u32 = 20;
+const TOTAL_PARTS: u32 = 20;
 /// The number of the first four-byte register: `NFT_REG32_00`.
 const FIRST_SMALL: u32 = 8;
 
@@ -22,26 +22,31 @@ impl Register {
     /// `nft_parse_register`
     pub(crate) fn read(attribute: Attribute<'_>) -> Result<Self> {
         match attribute.u32()? {
-            number @ 0..=4 => Ok(Self(number * PARTS)),
-            number @ FIRST_SMALL..=23 => Ok(Self(number - FIRST_SMALL + PARTS)),
+            number @ 0..=4 => Ok(Self(number * PARTS_PER_REGISTER)),
+            number @ FIRST_SMALL..=23 => Ok(Self(number - FIRST_SMALL + PARTS_PER_REGISTER)),
             _ => refuse(Errno::ERANGE),
         }
     }
 
     /// `nft_dump_register`
     pub(crate) const fn number(self) -> u32 {
-        if self.0.is_multiple_of(PARTS) { self.0 / PARTS } else { self.0 - PARTS + FIRST_SMALL }
+        if self.0.is_multiple_of(PARTS_PER_REGISTER) {
+            self.0 / PARTS_PER_REGISTER
+        } else {
+            self.0 - PARTS_PER_REGISTER + FIRST_SMALL
+        }
     }
 
     /// The offset of its bytes in those of all registers except the verdict.
     pub(crate) const fn offset(self) -> usize {
-        (self.0.saturating_sub(PARTS) * 4) as usize
+        (self.0.saturating_sub(PARTS_PER_REGISTER) * 4) as usize
     }
 }
 
 /// The registers that the expressions of a rule have written so far.
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
+    /// One bit for each four-byte part.
     written: u32,
 }
 
@@ -63,16 +68,17 @@ impl Registers {
     fn checked(attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
         let Some(attribute) = attribute else { return refuse(Errno::EINVAL) };
         let register = Register::read(attribute)?;
-        if register.0 < PARTS || len == 0 {
+        if register.0 < PARTS_PER_REGISTER || len == 0 {
             return refuse(Errno::EINVAL);
         }
-        if register.0 * 4 + len > COUNT * 4 {
+        if register.0 * 4 + len > TOTAL_PARTS * 4 {
             return refuse(Errno::ERANGE);
         }
         Ok(register)
     }
 }
 
+/// The bits of the four-byte parts that a value of this length fills.
 fn mask(register: Register, len: u32) -> u32 {
     (0..len.div_ceil(4)).map(|part| 1 << (register.0 + part)).sum()
 }

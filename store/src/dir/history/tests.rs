@@ -41,7 +41,7 @@ fn watch_sees_only_its_prefix() {
 #[test]
 fn forgotten_revision_is_compacted_and_unknown_one_rewound() {
     let mut history = History::after(0);
-    let newest = i64::try_from(CAPACITY).unwrap() + 1;
+    let newest = i64::try_from(EVENT_CAPACITY).unwrap() + 1;
     for revision in 1..=newest {
         history.push(revision, changed(revision, &["/a"]));
     }
@@ -56,7 +56,7 @@ fn forgotten_revision_is_compacted_and_unknown_one_rewound() {
 fn watch_that_is_too_slow_ends_with_compacted_error() {
     let mut history = History::after(0);
     let mut watch = history.watch(String::new(), 0, 0).unwrap();
-    for revision in 1..=2 * i64::try_from(CAPACITY).unwrap() {
+    for revision in 1..=2 * i64::try_from(EVENT_CAPACITY).unwrap() {
         history.push(revision, changed(revision, &["/a"]));
     }
     let seen = ready(&mut watch);

@@ -81,10 +81,10 @@ fn changing_file_is_not_used() {
     pending.note(Signal::Written(path("open")), now);
     pending.note(Signal::Gone(path("gone")), now);
     for file in ["open", "gone"] {
-        assert!(pending.is_untouchable(&path(file)), "{file}");
+        assert!(pending.must_not_be_read(&path(file)), "{file}");
     }
-    assert!(!pending.is_untouchable(&path("other")));
+    assert!(!pending.must_not_be_read(&path("other")));
     // The close event may be lost with the queue.
     pending.note(Signal::Lost, now);
-    assert!(!pending.is_untouchable(&path("open")));
+    assert!(!pending.must_not_be_read(&path("open")));
 }

@@ -27,7 +27,7 @@ impl Condition {
             let field = format_args!("status.conditions[{i}].type");
             check.refuse(field, "missing; Ready is the one that contiv uses");
         }
-        check.one_of(
+        check.check_word(
             format_args!("status.conditions[{i}].status"),
             &self.status,
             &["True", "False", "Unknown"],

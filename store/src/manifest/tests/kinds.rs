@@ -146,7 +146,7 @@ ports:
 }
 
 #[test]
-fn external_workload_has_identity_ports_addresses_and_conditions() {
+fn external_workload_is_decoded_completely() {
     let Object::ExternalWorkload(workload) = object(
         r#"
 apiVersion: workload.linkerd.io/v1beta1

@@ -20,7 +20,7 @@ pub(super) fn answer(
     query: &Query,
     encoding: Encoding,
 ) -> Response<Body> {
-    let begun = query.next.as_deref().map(parse_token);
+    let begun = query.continue_token.as_deref().map(parse_token);
     let is_cached =
         begun.is_none() && (query.version == "0" || query.version_match == VersionMatch::NotOlder);
     let has_cache = shared.faults.lock().has_cache;
@@ -73,7 +73,7 @@ pub(super) fn answer(
     if let Some(last) = last.filter(|_| left > 0) {
         metadata["continue"] = format!("{version}/{}/{}", last.0, last.1).into();
         metadata["remainingItemCount"] = left.into();
-        if query.next.is_none() {
+        if query.continue_token.is_none() {
             // Watchers are not notified of it.
             shared.cluster.send_if_modified(|cluster| {
                 if cluster.version == version {

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use super::selector::{LabelSelector, Selector};
 
-/// The versions that a list may have.
+/// The parameter `resourceVersionMatch` of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum VersionMatch {
     #[default]
@@ -16,10 +16,10 @@ pub(super) enum VersionMatch {
 /// The supported parts of a query.
 #[derive(Debug, Default)]
 pub(super) struct Query {
-    pub(super) selector: Selector,
+    pub(super) fields: Selector,
     pub(super) labels: LabelSelector,
     pub(super) limit: usize,
-    pub(super) next: Option<String>,
+    pub(super) continue_token: Option<String>,
     pub(super) version: String,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
@@ -39,7 +39,7 @@ impl Query {
                 "watch" => query.is_watch = value == "true",
                 "allowWatchBookmarks" => query.bookmarks = value == "true",
                 "limit" => query.limit = usize::try_from(number()?).unwrap_or(usize::MAX),
-                "continue" => query.next = Some(value),
+                "continue" => query.continue_token = Some(value),
                 "resourceVersion" => query.version = value,
                 "resourceVersionMatch" => {
                     query.version_match = match &*value {
@@ -49,7 +49,7 @@ impl Query {
                     };
                 }
                 "timeoutSeconds" => query.timeout_seconds = Some(number()?),
-                "fieldSelector" => query.selector = Selector::parse(&value)?,
+                "fieldSelector" => query.fields = Selector::parse(&value)?,
                 "labelSelector" => query.labels = LabelSelector::parse(&value),
                 _ => return Err(format!("this server does not know {name}")),
             }
@@ -59,10 +59,10 @@ impl Query {
 
     /// Whether an object is selected.
     pub(super) fn selects(&self, json: &str) -> bool {
-        if self.selector.is_empty() && self.labels.is_empty() {
+        if self.fields.is_empty() && self.labels.is_empty() {
             return true;
         }
         let object = serde_json::from_str(json).unwrap_or_default();
-        self.selector.matches(&object) && self.labels.matches(&object)
+        self.fields.matches(&object) && self.labels.matches(&object)
     }
 }

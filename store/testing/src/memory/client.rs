@@ -81,8 +81,8 @@ impl MemoryStore {
         self.wire.is_cut.send_replace(true);
     }
 
-    /// Mends the connection.
-    pub fn mend(&self) {
+    /// Restores the connection.
+    pub fn reconnect(&self) {
         self.wire.is_cut.send_replace(false);
     }
 

@@ -96,7 +96,7 @@ async fn disconnecting_one_client_does_not_affect_the_other() {
     assert!(next(&mut watch).await.is_err());
     assert!(store.list("/").await.is_err());
     put(&other, "/a", "x").await;
-    store.mend();
+    store.reconnect();
     assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
 }
 

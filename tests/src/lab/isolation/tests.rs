@@ -43,7 +43,7 @@ fn processes_and_namespaces_end_with_run() {
     });
     outcome.expect("it passes inside");
     // Inside, the process exists to the end; only the outer run sees it gone.
-    if env::var_os(MARK).is_none() {
+    if env::var_os(MARK_VARIABLE).is_none() {
         assert!(!is_sleeping("86399.125"));
         assert!(!Path::new("/run/netns/node").exists());
     }
@@ -54,7 +54,7 @@ fn run_that_hangs_is_killed_with_all_that_it_started() {
     let name = "lab::isolation::tests::run_that_hangs_is_killed_with_all_that_it_started";
     let outcome = isolated_within(Duration::from_secs(1), name, |lab| {
         start_sleeping(lab, "86399.25")?;
-        thread::sleep(TIME_LIMIT);
+        thread::sleep(DEFAULT_TIME_LIMIT);
         Ok(())
     });
     assert!(matches!(outcome, Err(LabError::TooLate { .. })), "{outcome:?}");

@@ -137,8 +137,8 @@ fn untranslated_flow_is_translated_once_service_exists() -> Result<()> {
 }
 
 #[test]
-fn affinity_client_reaches_another_backend_with_its_next_datagram() -> Result<()> {
-    isolated("conntrack::datagrams::affinity_client_reaches_another_backend_with_its_next_datagram", |lab| {
+fn affinity_moves_with_the_next_datagram() -> Result<()> {
+    isolated("conntrack::datagrams::affinity_moves_with_the_next_datagram", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let with = |backends: &[&Namespace]| ContivService {
             session_affinity_timeout: 600,

@@ -55,9 +55,8 @@ fn state(lab: &Lab) -> Result<(Manifests, Service)> {
 }
 
 #[test]
-fn table_of_an_earlier_version_is_brought_over_and_back_without_a_failed_connection() -> Result<()> {
-    let name =
-        "earlier_table::table_of_an_earlier_version_is_brought_over_and_back_without_a_failed_connection";
+fn upgrade_and_downgrade_of_the_table_fail_no_connection() -> Result<()> {
+    let name = "earlier_table::upgrade_and_downgrade_of_the_table_fail_no_connection";
     isolated(name, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let (state, web) = state(lab)?;

@@ -18,7 +18,8 @@ use super::run_state::RunState;
 /// The number of writers. Each makes this share of all changes, so that one that waits for a dead member does not delay the
 /// rest.
 pub(super) const WRITERS: u64 = 16;
-const PERIOD: Duration = Duration::from_millis(1000 / 200 * WRITERS);
+/// The time between two changes of one writer; all together make 200 changes a second.
+const WRITER_INTERVAL: Duration = Duration::from_millis(1000 / 200 * WRITERS);
 /// The longest delay that a writer makes up for by writing faster.
 const MAX_CATCH_UP: Duration = Duration::from_secs(5);
 
@@ -80,7 +81,7 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
             member = random.random_range(0..etcd.count());
         }
         drop(store_writes);
-        due = (due + PERIOD).max(Instant::now().checked_sub(MAX_CATCH_UP).unwrap_or(due));
+        due = (due + WRITER_INTERVAL).max(Instant::now().checked_sub(MAX_CATCH_UP).unwrap_or(due));
         thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     changes

@@ -39,8 +39,8 @@ fn number_from_env(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn live_backends_answer_during_faults_and_the_table_ends_correct() -> Result<()> {
-    run_faults("faults::live_backends_answer_during_faults_and_the_table_ends_correct", Table::Owned)
+fn live_backends_answer_and_table_is_correct_after_faults() -> Result<()> {
+    run_faults("faults::live_backends_answer_and_table_is_correct_after_faults", Table::Owned)
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     /// One fault after the other until the end; then an agent runs.
     pub(super) fn run_faults(mut self) -> Result<(Agent<'lab>, Tally)> {
         while !self.scene.is_over() {
-            self.one()?;
+            self.inject_fault()?;
             thread::sleep(Duration::from_millis(self.random.random_range(0..600)));
         }
         let agent = match self.agent.take() {
@@ -74,7 +74,7 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
         Ok((agent, self.tally))
     }
 
-    fn one(&mut self) -> Result<()> {
+    fn inject_fault(&mut self) -> Result<()> {
         match self.random.random_range(0..20) {
             0..5 => {
                 self.kill("the agent killed")?;

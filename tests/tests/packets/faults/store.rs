@@ -35,13 +35,13 @@ impl<'run, 'lab> StoreFaults<'run, 'lab> {
     /// One fault after the other, each of which is repaired.
     pub(super) fn run_faults(mut self) -> Result<(Etcd<'lab>, Tally)> {
         while !self.scene.is_over() {
-            self.one()?;
+            self.inject_fault()?;
             thread::sleep(Duration::from_millis(self.random.random_range(0..1500)));
         }
         Ok((self.etcd, self.tally))
     }
 
-    fn one(&mut self) -> Result<()> {
+    fn inject_fault(&mut self) -> Result<()> {
         let member = self.random.random_range(0..self.etcd.count());
         match self.random.random_range(0..20) {
             0..4 => {

@@ -1,4 +1,4 @@
-//! The flow matrix by the agent's evaluator: `GET /trace` must agree with the packets and explain the outcome.
+//! The flow matrix, evaluated by the agent: `GET /trace` must agree with the packets and explain the outcome.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn traces(lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<Vec
 }
 
 fn trace(lab: &Lab, agent: &Agent<'_>, flow: &Flow) -> Result<Trace> {
-    let flow = flow.of_model(lab).map_err(unexpected)?;
+    let flow = flow.to_model(lab).map_err(unexpected)?;
     let interface = flow.interface().map(|name| format!("&interface={name}")).unwrap_or_default();
     let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
     let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
@@ -59,11 +59,11 @@ pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<St
         let text = trace.to_string();
         let is_explanation = |line: &&str| !line.starts_with("flow ") && !line.starts_with("service ");
         let words: Vec<&str> = text.lines().filter(is_explanation).collect();
-        let says = |label: &str| {
+        let has_line = |label: &str| {
             words.iter().any(|line| line.strip_prefix(label).is_some_and(|it| !it.trim().is_empty()))
         };
-        if !["client ", "verdict ", "why "].into_iter().all(says) {
-            unexplained.push(format!("{flow}: who, what or why is missing in:\n{text}"));
+        if !["client ", "verdict ", "why "].into_iter().all(has_line) {
+            unexplained.push(format!("{flow}: the client, the verdict or the reason is missing in:\n{text}"));
         }
         let expected = expected_outcome(lab, flow);
         let first = outcomes.entry(words.join("\n")).or_insert_with(|| expected.clone());

@@ -16,7 +16,7 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Result<
         let mut inspector = Inspector::open().map_err(unexpected)?;
         let mut wrong = inspector.rules().to_vec();
         for (flow, trace) in flows.iter().zip(traces) {
-            let answer = inspector.evaluate(&flow.of_model(lab).map_err(unexpected)?).map_err(unexpected)?;
+            let answer = inspector.evaluate(&flow.to_model(lab).map_err(unexpected)?).map_err(unexpected)?;
             let (expected, found) = (expected_outcome(lab, flow), outcome(lab, flow, &answer));
             if found.as_ref().ok() != Some(&expected) {
                 wrong.push(format!("{flow}: expected {expected:?}, the kernel's tables say {found:?}"));

@@ -18,7 +18,7 @@ pub(crate) enum Source {
     /// This node itself.
     Node,
     /// An external client.
-    Outside,
+    External,
 }
 
 /// The traffic policies of a service.
@@ -81,7 +81,7 @@ impl Endpoints {
 }
 
 impl Source {
-    pub(crate) const ALL: [Self; 4] = [Self::Pod, Self::Backend, Self::Node, Self::Outside];
+    pub(crate) const ALL: [Self; 4] = [Self::Pod, Self::Backend, Self::Node, Self::External];
 
     /// The namespace of the source.
     pub(crate) const fn namespace(self, lab: &Lab) -> &Namespace {
@@ -89,7 +89,7 @@ impl Source {
             Self::Pod => &lab.pod2,
             Self::Backend => &lab.pod1,
             Self::Node => &lab.node,
-            Self::Outside => &lab.client,
+            Self::External => &lab.client,
         }
     }
 }
@@ -173,7 +173,7 @@ impl Flow {
     }
 
     /// The flow in the model's types.
-    pub(crate) fn of_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
+    pub(crate) fn to_model(&self, lab: &Lab) -> Result<contiv_model::Flow, MixedFamilies> {
         let from = self.source.namespace(lab).host;
         let to = self.service.address(lab, self.frontend, self.family);
         let flow = contiv_model::Flow::new(from.address(self.family), to, self.protocol)?;
@@ -181,7 +181,7 @@ impl Flow {
         Ok(match self.source {
             Source::Pod | Source::Backend => flow.by_interface(InterfaceName::new(from.name)),
             Source::Node => flow,
-            Source::Outside => flow.by_interface(InterfaceName::new("eth0")),
+            Source::External => flow.by_interface(InterfaceName::new("eth0")),
         })
     }
 }
@@ -192,7 +192,7 @@ impl fmt::Display for Flow {
             Source::Pod => "a pod of this node (pod2)",
             Source::Backend => "a pod of this node that may be a backend (pod1)",
             Source::Node => "this node",
-            Source::Outside => "a client outside",
+            Source::External => "an external client",
         };
         let frontend = match self.frontend {
             Frontend::ClusterIp => "the cluster IP",

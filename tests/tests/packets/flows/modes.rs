@@ -51,7 +51,7 @@ fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
     let has_remote = flow.endpoints.ready.iter().any(|host| host.node != lab.node.host.name);
     let is_local = matches!(flow.policies, Policies::InternalLocal | Policies::BothLocal);
     flow.mode == Mode::NoDetection
-        && flow.source == Source::Outside
+        && flow.source == Source::External
         && flow.frontend == Frontend::ClusterIp
         && has_remote
         && !is_local

@@ -64,8 +64,8 @@ fn answered_by_other_node(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer() -> Result<()> {
-    let test = "flows::not_intercepted::unknown_port_rejects_on_cluster_ip_and_passes_on_load_balancer";
+fn unknown_port_is_rejected_on_cluster_ip_only() -> Result<()> {
+    let test = "flows::not_intercepted::unknown_port_is_rejected_on_cluster_ip_only";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);

@@ -44,16 +44,16 @@ fn row(mode: Mode, source: Source, frontend: Frontend) -> [Cell; 3] {
             [AllHidden, Local, AllHidden]
         }
         (_, ClusterIp) if mode == Mode::NoDetection => [All, All, Local],
-        // Differs from kube-proxy, which does not masquerade on the way to a cluster IP then: pods count as outside.
+        // Differs from kube-proxy, which does not masquerade on the way to a cluster IP then: pods count as external.
         (Source::Pod | Source::Backend, _) if mode == Mode::NoPodCidrs => {
-            row(mode, Source::Outside, frontend)
+            row(mode, Source::External, frontend)
         }
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
         // The table has no external IPs: they behave like load balancers.
         (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
-        (Source::Node | Source::Outside, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
+        (Source::Node | Source::External, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
         (Source::Node, NodePort | LoadBalancer | ExternalIp) => [AllHidden, AllHidden, AllHidden],
-        (Source::Outside, NodePort | LoadBalancer | ExternalIp) => [AllHidden, Local, AllHidden],
+        (Source::External, NodePort | LoadBalancer | ExternalIp) => [AllHidden, Local, AllHidden],
     }
 }
 

@@ -84,7 +84,7 @@ fn ask_until_all_answered(
             // The node's own address may be the masquerade address; then the port distinguishes the two.
             Source::Node => answer.seen_source != own,
             // The kernel may change the port of a client that uses it twice, which hides nothing.
-            Source::Pod | Source::Backend | Source::Outside => answer.seen_source.ip() != own.ip(),
+            Source::Pod | Source::Backend | Source::External => answer.seen_source.ip() != own.ip(),
         };
         seen.entry(answer.by).or_default().push(hidden);
         let twice = |name: &&str| seen.get(*name).is_some_and(|answers| answers.len() > 1);

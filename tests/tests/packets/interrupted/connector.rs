@@ -21,7 +21,7 @@ use crate::interrupted::{interrupt_while, is_written_once};
 
 const NAMES: usize = 8;
 /// The pause between two changes of the file; it is read after 100 ms without a change.
-const PAUSE: Duration = Duration::from_millis(250);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 /// A longer pause after some changes, so that they are written: the connector waits for 1 s of quiet.
 const DEBOUNCE_TIME: Duration = Duration::from_millis(1500);
 const BURST: i64 = 3;
@@ -96,7 +96,7 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
             text.push_str(&entry);
         }
         write(file, if services.is_empty() { "services: []\n" } else { &text })?;
-        thread::sleep(if newest % BURST == 0 { DEBOUNCE_TIME } else { PAUSE });
+        thread::sleep(if newest % BURST == 0 { DEBOUNCE_TIME } else { CHANGE_INTERVAL });
     }
     Ok(services)
 }

@@ -21,7 +21,7 @@ use crate::interrupted::{interrupt_while, is_written_once};
 
 const NAMES: usize = 12;
 /// The pause between two changes: short enough for many within a phase, long enough for the reflector and etcd to keep up.
-const PAUSE: Duration = Duration::from_millis(20);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The label that holds the number.
 const NUMBER: &str = "number";
@@ -88,7 +88,7 @@ fn churn(server: &ApiServer, done: &AtomicBool) -> Result<Objects> {
             // Watchers that were disconnected must list again.
             server.expire();
         }
-        thread::sleep(PAUSE);
+        thread::sleep(CHANGE_INTERVAL);
     }
     Ok(objects)
 }

@@ -11,7 +11,7 @@ use contiv_tests::{
 use crate::kubernetes::{cluster::Kubernetes, kube_proxy, kube_proxy_iptables};
 
 /// The length of each stage, enough for many connections.
-const STAGE: Duration = Duration::from_millis(700);
+const STAGE_DURATION: Duration = Duration::from_millis(700);
 
 /// An open connection, and the server of its first answer.
 struct OpenConnection {
@@ -68,25 +68,25 @@ fn move_there_and_back(lab: &Lab, mode: &Mode) -> Result<()> {
     (mode.load)(lab, &web)?;
     let mut open_before = open(lab, &web)?;
     let moves = || -> Result<()> {
-        thread::sleep(STAGE);
+        thread::sleep(STAGE_DURATION);
         let agent = Agent::start(lab, &options)?;
         assert_eq!(proxies(lab, mode)?, [true, true]);
         let mut open_beside = open(lab, &web)?;
-        thread::sleep(STAGE);
+        thread::sleep(STAGE_DURATION);
         (mode.remove)(lab)?;
         assert_eq!(proxies(lab, mode)?, [true, false]);
         check(&mut open_before, "opened under kube-proxy, now under contiv")?;
         check(&mut open_beside, "opened under both, now under contiv")?;
         let mut open_after = open(lab, &web)?;
-        thread::sleep(STAGE);
+        thread::sleep(STAGE_DURATION);
 
         (mode.load)(lab, &web)?;
         assert_eq!(proxies(lab, mode)?, [true, true]);
-        thread::sleep(STAGE);
+        thread::sleep(STAGE_DURATION);
         assert!(agent.stop()?.success());
         lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
         assert_eq!(proxies(lab, mode)?, [false, true]);
-        thread::sleep(STAGE);
+        thread::sleep(STAGE_DURATION);
         check(&mut open_before, "opened under kube-proxy, there and back")?;
         check(&mut open_beside, "opened under both, back under kube-proxy")?;
         check(&mut open_after, "opened under contiv, now under kube-proxy")

@@ -49,7 +49,7 @@ fn check_across_outage(lab: &Lab, kubernetes: &Kubernetes<'_>, agent: &Agent<'_>
     // The new state is not known yet, so the last one stays applied.
     assert_eq!(answers(lab, &web)?, ["pod3"; 8]);
     assert_eq!(answers(lab, &gone)?, ["pod1"; 8]);
-    kubernetes.server.mend();
+    kubernetes.server.reconnect();
     agent.wait_until_applied(&moved)?;
     agent.wait_until_gone(&gone)?;
     assert_eq!(answers(lab, &web)?, ["pod4"; 8]);

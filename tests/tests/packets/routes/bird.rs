@@ -109,7 +109,7 @@ fn wait_for_way(lab: &Lab, service: &Service, nodes: &[&Host]) -> Result<()> {
     let names: Vec<&str> = nodes.iter().map(|node| node.name).collect();
     let what = format!("the router's way to the service is {names:?}");
     let after = wait_until(&what, EVENT_TIMEOUT, || {
-        Family::BOTH.into_iter().all(|family| leads_there(family).is_ok_and(|leads| leads))
+        Family::BOTH.into_iter().all(|family| leads_there(family).is_ok_and(|is_there| is_there))
     })?;
     println!("{what} after {} ms", after.as_millis());
     Ok(())

@@ -83,7 +83,7 @@ fn methods_added_to_a_type_that_calls_them_are_a_circle() {
 }
 
 #[test]
-fn folders_that_need_each_other_are_a_circle_without_one_of_files() {
+fn folders_are_circular_although_their_files_are_not() {
     let files = [
         ("lib.rs", "mod a; mod b;"),
         ("a.rs", "mod low; mod high;"),

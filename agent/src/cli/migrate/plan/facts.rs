@@ -23,8 +23,9 @@ pub(super) enum Detection {
     Invalid,
 }
 
+/// What several settings of kube-proxy depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct KubeProxyFacts {
     pub(super) mode: Mode,
     pub(super) detection: Detection,
     /// The address for all interfaces, of the family of `bindAddress`.
@@ -36,7 +37,7 @@ pub(super) struct Facts {
     pub(super) conntrack: Vec<String>,
 }
 
-impl Facts {
+impl KubeProxyFacts {
     pub(super) fn of(configuration: &Value) -> Self {
         let text = |pointer: &str| configuration.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let has = |pointer: &str| configuration.pointer(pointer).is_some_and(|value| !is_unset(value));

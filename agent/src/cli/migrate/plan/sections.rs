@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     conntrack,
     converted_setting::ConvertedSetting,
-    facts::{Detection, Facts, Mode},
+    facts::{Detection, KubeProxyFacts, Mode},
 };
 
 const HEALTHZ_PORT: u16 = 10256;
@@ -17,7 +17,7 @@ const METRICS_PORT: u16 = 10249;
 const NO_PERIODS: &str = "every change is programmed at once, and foreign changes are noticed at once";
 
 /// Converts a setting.
-pub(super) fn convert(path: &str, value: &Value, facts: &Facts) -> ConvertedSetting {
+pub(super) fn convert(path: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSetting {
     match path.split_once('.') {
         None => top_level(path, value, facts),
         Some(("iptables", name)) => iptables(name, value, facts.mode),
@@ -34,7 +34,7 @@ pub(super) fn convert(path: &str, value: &Value, facts: &Facts) -> ConvertedSett
 }
 
 /// The defaults of kube-proxy that differ from contiv's, for settings that are not set.
-pub(super) fn defaults(facts: &Facts) -> Vec<(&'static str, ConvertedSetting)> {
+pub(super) fn defaults(facts: &KubeProxyFacts) -> Vec<(&'static str, ConvertedSetting)> {
     let mut defaults = Vec::new();
     if !facts.has_healthz {
         let address = format!("{}:{HEALTHZ_PORT}", facts.any_address);
@@ -54,7 +54,7 @@ pub(super) fn defaults(facts: &Facts) -> Vec<(&'static str, ConvertedSetting)> {
     defaults
 }
 
-fn top_level(name: &str, value: &Value, facts: &Facts) -> ConvertedSetting {
+fn top_level(name: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSetting {
     let text = value.as_str().unwrap_or_default();
     match name {
         "mode" => match facts.mode {
@@ -136,7 +136,7 @@ fn iptables(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
         _ if !matches!(mode, Mode::Iptables | Mode::Ipvs) => {
             ConvertedSetting::not_needed("only for the modes iptables and ipvs")
         }
-        "masqueradeBit" => no_marks(),
+        "masqueradeBit" => marks_not_needed(),
         "masqueradeAll" => masquerade_all(value),
         "localhostNodePorts" => match value.as_bool() {
             _ if mode == Mode::Ipvs => ConvertedSetting::not_needed("only for the mode iptables"),
@@ -192,14 +192,14 @@ fn nftables(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
         "masqueradeBit" | "masqueradeAll" | "syncPeriod" | "minSyncPeriod" if mode != Mode::Nftables => {
             ConvertedSetting::not_needed("only for the mode nftables")
         }
-        "masqueradeBit" => no_marks(),
+        "masqueradeBit" => marks_not_needed(),
         "masqueradeAll" => masquerade_all(value),
         "syncPeriod" | "minSyncPeriod" => ConvertedSetting::not_needed(NO_PERIODS),
         _ => ConvertedSetting::unknown(),
     }
 }
 
-fn no_marks() -> ConvertedSetting {
+fn marks_not_needed() -> ConvertedSetting {
     ConvertedSetting::not_needed("packets are not marked")
 }
 
@@ -224,7 +224,7 @@ fn client(name: &str) -> ConvertedSetting {
     }
 }
 
-fn detect_local(name: &str, facts: &Facts) -> ConvertedSetting {
+fn detect_local(name: &str, facts: &KubeProxyFacts) -> ConvertedSetting {
     match (name, &facts.detection) {
         ("bridgeInterface", Detection::Bridge(_)) | ("interfaceNamePrefix", Detection::Prefix(_)) => {
             ConvertedSetting::same("in local-detect, by detectLocalMode")

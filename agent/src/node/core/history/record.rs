@@ -17,15 +17,15 @@ use serde::Serialize;
 pub struct Record {
     /// The number, from 1 at the start of the agent.
     pub seq_num: u64,
-    /// The kind of the event: the values of the label of `contiv_events_total`.
+    /// The kind of the event: a value of the label `kind` of `contiv_events_total`.
     pub kind: &'static str,
     /// A description for people.
     pub description: String,
     /// When it was handled.
     pub start: Timestamp,
-    /// The same by the monotonic clock, for its age.
+    /// `start` by the monotonic clock, for the age of the record.
     #[serde(skip)]
-    pub since: Instant,
+    pub start_instant: Instant,
     /// How long the store's message waited before that.
     pub waited_ms: f64,
     /// How long handling it took, without the renderers.
@@ -34,7 +34,7 @@ pub struct Record {
     pub revision: i64,
     /// How many services changed for renderers.
     pub changed: usize,
-    /// The names of the first 20.
+    /// The names of the first 20 of them.
     pub services: Vec<ServiceId>,
     /// The outcome in each renderer. Empty without work.
     pub renderers: BTreeMap<Arc<str>, Outcome>,
@@ -49,7 +49,8 @@ pub enum Outcome {
     /// Applied.
     Applied {
         /// The first event that was applied in the same call.
-        with: u64,
+        #[serde(rename = "with")]
+        first_seq_num: u64,
         /// When the call was finished.
         at: Timestamp,
         /// The result of the call.
@@ -74,7 +75,7 @@ pub enum Outcome {
 impl Record {
     /// The size in bytes.
     pub(super) fn size(&self) -> usize {
-        let services: usize = self.services.iter().map(|id| size_of_val(id) + text_of(id)).sum();
+        let services: usize = self.services.iter().map(|id| size_of_val(id) + text_len(id)).sum();
         // Names of renderers are shared by all records.
         let outcomes: usize = self.renderers.values().map(Outcome::size).sum();
         size_of_val(self) + self.description.len() + services + outcomes
@@ -84,7 +85,7 @@ impl Record {
 impl Outcome {
     /// The size in bytes.
     pub(super) fn size(&self) -> usize {
-        let besides = match self {
+        let referenced = match self {
             Self::Pending => 0,
             Self::Applied { report, .. } => {
                 let notes = report.notes.iter().map(|note| size_of_val(note) + note.len());
@@ -92,16 +93,16 @@ impl Outcome {
             }
             Self::Failed { error, .. } => error.len(),
         };
-        size_of_val(self) + besides
+        size_of_val(self) + referenced
     }
 }
 
 fn size_of_rejected(rejected: &Rejected) -> usize {
-    size_of_val(rejected) + text_of(&rejected.service) + rejected.reason.len()
+    size_of_val(rejected) + text_len(&rejected.service) + rejected.reason.len()
 }
 
-/// Usually shared with the cache, but not after the service has been deleted.
-fn text_of(id: &ServiceId) -> usize {
+/// The length of the text of an ID. The text is usually shared with the cache, but not after the service has been deleted.
+fn text_len(id: &ServiceId) -> usize {
     id.namespace.len() + id.name.len()
 }
 

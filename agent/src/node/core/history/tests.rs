@@ -31,7 +31,7 @@ fn record(second: i64) -> NewRecord<'static> {
 
 fn range(first: u64, last: u64) -> EventRange {
     let at = record(110).at;
-    EventRange::one(first, at).and(EventRange::one(last, at))
+    EventRange::one(first, at).union(EventRange::one(last, at))
 }
 
 const LARGE: HistoryLimits = HistoryLimits { events: 1000, age: Duration::from_secs(60), bytes: 1 << 20 };
@@ -58,7 +58,7 @@ fn oldest_events_go_when_too_many_or_too_old() {
     history.push(record_at(170, after(60)));
     assert_eq!(numbers_at(&history, after(60)), [9, 10, 11]);
     assert_eq!(numbers_at(&history, after(61)), [11]);
-    assert_eq!(history.newest(), 11);
+    assert_eq!(history.newest_seq_num(), 11);
 }
 
 #[test]
@@ -81,7 +81,8 @@ fn oldest_events_go_when_too_large_newest_stays() {
     history.set_outcome(range(22, 23), "a", &outcome, true);
     assert_eq!(numbers(&history), [23]);
     let report = Report { notes: vec!["x".repeat(9_000)], ..Report::default() };
-    let outcome = Outcome::Applied { with: 24, at: at(110), report, duration_ms: 1.0, sent_after_ms: None };
+    let outcome =
+        Outcome::Applied { first_seq_num: 24, at: at(110), report, duration_ms: 1.0, sent_after_ms: None };
     history.push(of_size(10));
     history.push(of_size(10));
     history.set_outcome(range(24, 25), "a", &outcome, true);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// Lines per period; the last one reports that more are left out.
-const LINES: u32 = 20;
-const PERIOD: Duration = Duration::from_secs(60);
+const LINES_PER_PERIOD: u32 = 20;
+/// After this time a new budget begins.
+const RATE_PERIOD: Duration = Duration::from_secs(60);
 
 /// A budget of log lines.
 #[derive(Debug, Default)]
@@ -18,14 +19,14 @@ pub(super) struct LogRateLimiter {
 impl LogRateLimiter {
     /// Whether one more line may be logged now.
     pub(super) fn allow(&mut self, now: Instant) -> bool {
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= PERIOD) {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= RATE_PERIOD) {
             *self = Self { used: 0, since: Some(now) };
         }
         self.used = self.used.saturating_add(1);
-        if self.used == LINES {
+        if self.used == LINES_PER_PERIOD {
             warn!("too many changes of the quarantine to log them all; GET /quarantine lists its entries");
         }
-        self.used < LINES
+        self.used < LINES_PER_PERIOD
     }
 }
 
@@ -41,6 +42,6 @@ mod tests {
             let now = start + Duration::from_secs(second);
             lines += (0..100).filter(|_| limiter.allow(now)).count();
         }
-        assert_eq!(lines, 10 * (LINES as usize - 1));
+        assert_eq!(lines, 10 * (LINES_PER_PERIOD as usize - 1));
     }
 }

@@ -7,11 +7,11 @@ use crate::node::core::history::EventRange;
 /// How many consecutive repairs are immediate.
 const IMMEDIATE_REPAIRS: u32 = 10;
 /// The first pause between later repairs, doubled after each.
-const SHORTEST: Duration = Duration::from_millis(100);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The longest pause, for foreign changes that never stop.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// Enough to double from the first pause to the maximum.
-const DOUBLINGS: u32 = 6;
+const MAX_DOUBLINGS: u32 = 6;
 /// For each such time without a foreign change, one repair is subtracted from the count.
 const DECAY_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -66,7 +66,7 @@ impl RepairSchedule {
     /// Marks the scheduled repair as being done.
     pub(super) fn repaired(&mut self, now: Instant) -> Option<DueRepair> {
         let due = self.due.take()?;
-        self.in_a_row = (self.in_a_row + 1).min(IMMEDIATE_REPAIRS + DOUBLINGS);
+        self.in_a_row = (self.in_a_row + 1).min(IMMEDIATE_REPAIRS + MAX_DOUBLINGS);
         self.last_repair = Some(now);
         Some(due)
     }
@@ -92,7 +92,7 @@ impl RepairSchedule {
     fn pause(&self) -> Duration {
         match self.in_a_row.checked_sub(IMMEDIATE_REPAIRS) {
             None => Duration::ZERO,
-            Some(doublings) => SHORTEST.saturating_mul(1 << doublings).min(LONGEST),
+            Some(doublings) => FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY),
         }
     }
 }

@@ -142,9 +142,9 @@ impl RendererSchedule {
             Pending::Nothing => Pending::Changes { changes: Arc::clone(new), events: event },
             Pending::Changes { mut changes, events } => {
                 Arc::make_mut(&mut changes).merge(ChangeSet::clone(new));
-                Pending::Changes { changes, events: events.and(event) }
+                Pending::Changes { changes, events: events.union(event) }
             }
-            Pending::Resync { events } => Pending::Resync { events: events.and(event) },
+            Pending::Resync { events } => Pending::Resync { events: events.union(event) },
         };
     }
 
@@ -160,7 +160,7 @@ impl RendererSchedule {
 
     /// Schedules a resync.
     pub(super) fn need_resync(&mut self, event: EventRange) {
-        let events = self.pending.events().map_or(event, |events| events.and(event));
+        let events = self.pending.events().map_or(event, |events| events.union(event));
         self.pending = Pending::Resync { events };
     }
 
@@ -197,7 +197,7 @@ impl RendererSchedule {
                 Pending::Resync { events } => {
                     // A resync undoes foreign changes too.
                     let repaired = self.repairs.repaired(now.instant);
-                    (Work::Resync(snapshot()), repaired.map_or(events, |due| events.and(due.events)), 0)
+                    (Work::Resync(snapshot()), repaired.map_or(events, |due| events.union(due.events)), 0)
                 }
             }
         };

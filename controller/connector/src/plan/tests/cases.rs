@@ -217,7 +217,7 @@ fn endpoints_of_ours_behind_foreign_service_go() {
 }
 
 #[test]
-fn services_of_removed_registry_go_after_all_registries_answered() {
+fn removed_registry_keeps_services_until_all_others_answer() {
     let mut store = StoreContent::new();
     web().sync(&mut store);
     for object in store.values_mut() {

@@ -45,11 +45,11 @@ struct Endpoint {
     port: Option<u16>,
     #[serde(default)]
     tags: BTreeSet<String>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_ready")]
     ready: bool,
 }
 
-const fn yes() -> bool {
+const fn default_ready() -> bool {
     true
 }
 

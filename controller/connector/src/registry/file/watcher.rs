@@ -14,7 +14,7 @@ use super::pending::Signal;
 /// The link that is renamed when a mounted `ConfigMap` changes.
 const CONFIG_MAP_LINK: &str = "..data";
 
-const BUFFER: usize = 16 << 10;
+const BUFFER_BYTES: usize = 16 << 10;
 
 pub(super) struct Watcher {
     events: EventStream<Vec<u8>>,
@@ -43,7 +43,7 @@ impl Watcher {
                 format!("the folder {} cannot be watched: {error}", folder.display()),
             )
         })?;
-        Ok(Self { events: inotify.into_event_stream(vec![0; BUFFER])?, name })
+        Ok(Self { events: inotify.into_event_stream(vec![0; BUFFER_BYTES])?, name })
     }
 
     /// Waits for the next relevant event.

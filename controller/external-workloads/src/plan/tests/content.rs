@@ -124,7 +124,7 @@ fn port_is_found_by_name_or_number_and_protocol_if_documented() {
 
 /// linkerd's table of workloads behind a service of three protocols.
 #[test]
-fn ports_of_all_protocols_are_listed_for_the_workloads_that_have_them() {
+fn slices_list_ports_for_the_workloads_that_have_them() {
     let three = [("tcp", 80, "TCP"), ("udp", 161, "UDP"), ("sctp", 3456, "SCTP")];
     let mut web = service();
     web.ports = three

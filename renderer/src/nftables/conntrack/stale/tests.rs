@@ -108,7 +108,7 @@ fn first_backends_make_all_other_flows_stale() {
 }
 
 #[test]
-fn flows_of_other_frontends_at_the_address_of_a_removed_one_are_kept() {
+fn removed_frontend_keeps_flows_of_others_at_its_address() {
     let filter = filter(&[change(Some(&service(Protocol::Udp, &["10.244.1.1:53"])), None)]);
     assert!(stale_udp(&filter, "10.96.0.1:53", "10.244.1.1:53"));
     assert!(!stale_udp(&filter, "10.96.0.1:53", "10.96.0.1:53"), "never translated, and right now");

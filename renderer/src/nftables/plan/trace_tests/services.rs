@@ -232,10 +232,10 @@ pub(super) fn flows() -> Vec<Flow> {
             for (number, flow) in by_protocol.enumerate() {
                 let interface = INTERFACES[number % INTERFACES.len()];
                 // A packet that arrives at an interface is from another client.
-                let is_own =
+                let is_this_node =
                     from.is_loopback() || [NODE_IPS, LOCAL_IPS].concat().contains(&&*from.to_string());
                 let by_interface =
-                    (!is_own).then(|| flow.clone().by_interface(InterfaceName::new(interface)));
+                    (!is_this_node).then(|| flow.clone().by_interface(InterfaceName::new(interface)));
                 flows.extend(by_interface.into_iter().chain([flow]));
             }
         }

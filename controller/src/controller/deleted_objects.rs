@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 
 use crate::resource::{Key, Object};
 
-pub(crate) struct LastKnown<T> {
+pub(crate) struct DeletedObjects<T> {
     objects: Mutex<BTreeMap<Key, Arc<Object<T>>>>,
 }
 
-impl<T> LastKnown<T> {
+impl<T> DeletedObjects<T> {
     pub(super) fn new() -> Self {
         Self { objects: Mutex::new(BTreeMap::new()) }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::config::{ControllerName, controller::ControllerConfig};
 
 /// The context for adding a controller, besides the manager.
-pub struct Wiring<'a> {
+pub struct ControllerContext<'a> {
     /// The settings. The keys of a controller begin with its name.
     pub config: &'a ControllerConfig,
     /// For its own metrics, whose names get the prefix `contiv_`. The manager registers those of its work queue.
@@ -20,16 +20,16 @@ pub struct Wiring<'a> {
     pub reports: &'a mut Reports,
 }
 
-impl fmt::Debug for Wiring<'_> {
+impl fmt::Debug for ControllerContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wiring").field("config", self.config).finish_non_exhaustive()
+        f.debug_struct("ControllerContext").field("config", self.config).finish_non_exhaustive()
     }
 }
 
 /// The report of each controller, by its name.
 pub type Reports = BTreeMap<ControllerName, ReportFn>;
 
-/// Reads settings again, and logs what follows.
+/// Reads the settings of a controller again, and logs the result.
 pub type Reload = Box<dyn FnMut() + Send>;
 
 /// Returns the current report of a controller.
