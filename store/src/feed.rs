@@ -57,6 +57,8 @@ pub enum ListPart {
     Started,
     /// Entries. Pages come in any order; each key is in one of them.
     Page(Vec<Entry>),
+    /// The list has about so many entries.
+    Expected(usize),
     /// The list is complete: its pages have all entries.
     Complete {
         /// The revision at which all of it was read.
@@ -288,6 +290,7 @@ impl Feed {
                 *position = ListPosition::default();
                 self.send(FeedEvent::List(ListPart::Started)).await
             }
+            Page::Expect(entries) => self.send(FeedEvent::List(ListPart::Expected(entries))).await,
             Page::Entries(entries) => {
                 position.add(&entries);
                 self.send(FeedEvent::List(ListPart::Page(entries))).await

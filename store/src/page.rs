@@ -11,6 +11,7 @@ pub struct PageSender(pub(crate) mpsc::Sender<Page>);
 #[derive(Debug)]
 pub(crate) enum Page {
     Begin,
+    Expect(usize),
     Entries(Vec<Entry>),
 }
 
@@ -19,6 +20,11 @@ impl PageSender {
     pub async fn begin(&self) {
         // Without a receiver the list is cancelled.
         let _ = self.0.send(Page::Begin).await;
+    }
+
+    /// The list has about so many entries, so that its receiver can reserve memory once.
+    pub async fn expect(&self, entries: usize) {
+        let _ = self.0.send(Page::Expect(entries)).await;
     }
 
     /// Some entries of the list.

@@ -67,7 +67,7 @@ impl Logger {
     fn log_failure_or_recovery(&mut self, error: Option<&io::Error>) {
         match error {
             Some(error) if !self.is_failing => {
-                warn!(%error, "the mirror's log cannot be written: without the store, a start after a crash would find a state that is a second older");
+                warn!(%error, "the mirror's log cannot be written: without the store, a start after a crash would find a state that is two seconds older");
             }
             None if self.is_failing => info!("the mirror's log is written again"),
             _ => (),

@@ -1,4 +1,4 @@
-//! The second of the mirror's threads: writes the mirror, at most once a second, and waits for the disk.
+//! The second of the mirror's threads: writes the mirror, at most every two seconds, and waits for the disk.
 
 use std::{
     path::PathBuf,
@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The least time between two writes: several changes of a key meanwhile are written once.
-const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a whole list waits: it usually arrives at the start, when the renderers need the processors.
 const LIST_WRITE_DELAY: Duration = Duration::from_secs(3);
 

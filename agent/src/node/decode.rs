@@ -76,6 +76,10 @@ impl Decoder {
                 self.list = ListDecoder::default();
                 return None;
             }
+            FeedEvent::List(ListPart::Expected(entries)) => {
+                self.list.reserve(entries);
+                return None;
+            }
             FeedEvent::List(ListPart::Page(entries)) => {
                 self.list.add(entries);
                 return None;

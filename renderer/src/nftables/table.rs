@@ -42,22 +42,25 @@ impl Table {
         let services: Vec<&Arc<ContivService>> = snapshot.services.values().collect();
         let program = |elements: Vec<Element>| ProgrammedElements::new(&elements);
         let parts = DesiredElements::of_all(&services, &BTreeMap::new(), program);
-        let (frontends, shared): (Vec<_>, Vec<_>) =
-            parts.into_iter().map(|part| (part.frontends, part.shared)).unzip();
-        let mut table = Self {
+        let (mut frontends, mut shared) = (Vec::with_capacity(services.len()), Vec::new());
+        for part in parts {
+            frontends.extend(part.frontends);
+            shared.extend(part.shared);
+        }
+        let table = Self {
             services: snapshot.services.clone(),
             node: snapshot.node.clone(),
             // Of several plans for one frontend the last counts.
-            frontends: frontends.into_iter().flatten().collect(),
-            shared: counted(shared.concat()),
+            frontends: frontends.into_iter().collect(),
+            shared: counted(shared),
             chains: BTreeMap::new(),
         };
-        let others = table.common_elements();
-        let of_frontends = table.frontends.values().flat_map(ProgrammedElements::others);
-        for element in of_frontends.chain(&others) {
-            count_uses(&mut table.chains, element, 1, |_| ());
+        let mut chains = BTreeMap::new();
+        let of_frontends = table.frontends.values().flat_map(ProgrammedElements::others).copied();
+        for element in of_frontends.chain(table.common_elements()) {
+            count_uses(&mut chains, &element, 1, |_| ());
         }
-        table
+        Self { chains, ..table }
     }
 
     /// The table for `snapshot`, and the transaction that turns the kernel's elements into it. If the kernel has none of them,
@@ -169,25 +172,25 @@ impl Table {
     /// All elements, to be added to a table without any. In several batches no frontend is served without what it shares with
     /// others, such as the node's addresses: so those come first.
     pub(crate) fn creation(&self) -> impl Iterator<Item = Group> + Send {
-        let common = Group { remove: vec![], add: self.common_elements().into_iter().collect() };
-        let frontends = self.frontends.iter();
         let of_frontend = |(frontend, programmed): (&FrontendKey, &ProgrammedElements)| Group {
             remove: vec![],
             add: programmed.elements(*frontend),
         };
-        common.split().collect::<Vec<_>>().into_iter().chain(frontends.map(of_frontend))
+        Group::additions(self.common_elements()).chain(self.frontends.iter().map(of_frontend))
     }
 
     /// The number of elements in [`Self::creation`].
     pub(crate) fn creation_len(&self) -> usize {
-        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.common_elements().len()
+        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.common_elements().count()
     }
 
     /// The elements of no frontend alone: of the node, and those that several services may share.
-    fn common_elements(&self) -> BTreeSet<Element> {
-        let of_node = elements::of_node(&self.node)
-            .chain(INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node)));
-        of_node.chain(self.shared.keys().copied()).collect()
+    fn common_elements(&self) -> impl Iterator<Item = Element> + Send {
+        let intervals = INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node));
+        let of_node: BTreeSet<Element> = elements::of_node(&self.node).chain(intervals).collect();
+        let of_services: Vec<&Element> =
+            self.shared.keys().filter(|element| !of_node.contains(element)).collect();
+        of_node.into_iter().chain(of_services.into_iter().copied())
     }
 
     /// The programmed services.

@@ -11,6 +11,9 @@ use super::{
     layout::{DemandChain, Set},
 };
 
+/// Elements of a group whose changes need not become visible together.
+const MAX_SPLIT_ELEMENTS: usize = 256;
+
 /// Element changes that must become visible together: those of one frontend, or of a single address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -41,10 +44,21 @@ impl Group {
     }
 
     /// Smaller groups of the same changes, if they need not become visible together.
-    pub(crate) fn split(&self) -> impl Iterator<Item = Self> {
-        const ELEMENTS: usize = 256;
-        let remove = self.remove.chunks(ELEMENTS).map(|remove| Self { remove: remove.to_vec(), add: vec![] });
-        remove.chain(self.add.chunks(ELEMENTS).map(|add| Self { remove: vec![], add: add.to_vec() }))
+    pub(crate) fn split(self) -> impl Iterator<Item = Self> {
+        let mut remove = self.remove.into_iter();
+        let removals = iter::from_fn(move || {
+            let remove: Vec<Element> = remove.by_ref().take(MAX_SPLIT_ELEMENTS).collect();
+            (!remove.is_empty()).then(|| Self { remove, add: vec![] })
+        });
+        removals.chain(Self::additions(self.add.into_iter()))
+    }
+
+    /// Groups that add elements which need not become visible together.
+    pub(crate) fn additions(mut elements: impl Iterator<Item = Element>) -> impl Iterator<Item = Self> {
+        iter::from_fn(move || {
+            let add: Vec<Element> = elements.by_ref().take(MAX_SPLIT_ELEMENTS).collect();
+            (!add.is_empty()).then(|| Self { remove: vec![], add })
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -149,6 +149,9 @@ impl<'a> Pages<'a> {
         self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
         if self.read.revision == 0 {
             self.read.revision = page.header().map_or(0, ResponseHeader::revision);
+            if let Some(sender) = self.sender {
+                sender.expect(usize::try_from(page.count()).unwrap_or_default()).await;
+            }
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
         let entries = page.take_kvs().into_iter().map(entry);

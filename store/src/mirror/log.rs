@@ -1,6 +1,6 @@
 //! The mirror's log: the changes and lists of the store since the mirror was last written.
 //!
-//! Writing the mirror waits for the disk, so that is done once a second. The log is written at once and without fsync: after a
+//! Writing the mirror waits for the disk, so that is done every two seconds. The log is written at once and without fsync: after a
 //! crash of the process the kernel still has all of it; a power failure may cut off its end. Each record has a number, one more
 //! than the record before, and the mirror stores the number of the last one that it contains. A start replays the rest.
 //!

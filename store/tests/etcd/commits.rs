@@ -115,6 +115,8 @@ async fn paged_feed_delivers_each_entry_once() {
     let (mut events, _feed) = Feed::start_paged(Arc::new(store), PREFIX);
     let mut next = async || events.recv().await.unwrap().event;
     assert_eq!(next().await, FeedEvent::List(ListPart::Started));
+    let expected = snapshot.entries.len();
+    assert_eq!(next().await, FeedEvent::List(ListPart::Expected(expected)));
     let mut pages = Vec::new();
     let revision = loop {
         match next().await {

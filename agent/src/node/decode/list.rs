@@ -50,6 +50,12 @@ impl DecodedList {
 pub struct ListDecoder(DecodedList);
 
 impl ListDecoder {
+    /// Reserves memory for so many entries, if there is enough: growing step by step would take up to three times as much.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        let _ = self.0.entries.try_reserve_exact(entries);
+        let _ = self.0.resync.objects.try_reserve_exact(entries);
+    }
+
     /// Adds a page. Pages may come in any order; each key is in one of them.
     pub fn add(&mut self, entries: Vec<Entry>) {
         let pieces: Vec<&[Entry]> = entries.chunks(ENTRIES_PER_PIECE).collect();

@@ -36,15 +36,15 @@ const MAX_REST: Duration = Duration::from_secs(1);
 /// milliseconds even without any flow, if the kernel's hash table has 262,144 buckets: it visits all of them.
 const GATHER_DELAY: Duration = Duration::from_millis(50);
 /// After a search the next one that is only about unanswered connections waits this many times as long as the search took: one
-/// search costs as much as a hundred single changes, so constant change would pay for little else. So searches take 0.5 % of
+/// search costs as much as a hundred single changes, so constant change would pay for little else. So searches take 0.4 % of
 /// a processor. A first change after a quiet time does not wait for it.
-const GATHER_FACTOR: u32 = 200;
+const GATHER_FACTOR: u32 = 250;
 /// The limits of this wait.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-const MAX_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_INTERVAL: Duration = Duration::from_millis(2500);
 /// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
 /// one.
-const WAKE_UP_DELAY: Duration = Duration::from_millis(20);
+const WAKE_UP_DELAY: Duration = Duration::from_millis(50);
 const MAX_ATTEMPTS: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -260,9 +260,9 @@ mod tests {
         let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));
         assert_eq!(gather_until(now, None), now + GATHER_DELAY);
         assert_eq!(gather_until(now, search(60_000, 10)), now + GATHER_DELAY, "after a quiet time");
-        assert_eq!(gather_until(now, search(100, 5)), now + ms(900), "during changes");
+        assert_eq!(gather_until(now, search(100, 5)), now + ms(1150), "during changes");
         assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
-        assert_eq!(gather_until(now, search(100, 1000)), now + ms(1900), "one that costs much");
+        assert_eq!(gather_until(now, search(100, 1000)), now + ms(2400), "one that costs much");
     }
 
     #[test]
