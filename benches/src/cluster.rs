@@ -36,6 +36,9 @@ const fn starts(workload: Workload) -> usize {
 /// How long a few changes a second are made.
 const FEW: Duration = Duration::from_secs(20);
 
+/// Longer than any list takes.
+const LIST_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// The time after which the allocator has returned the memory of the start.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(13);
 
@@ -75,6 +78,7 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     }
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median().into();
     let agent = Agent::start_as_service(lab, &options)?;
+    agent.wait_until_listed(LIST_TIMEOUT)?;
     thread::sleep(SETTLE_TIME);
     let memory = process::memory(agent.id())?;
     figures.extend([

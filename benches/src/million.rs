@@ -41,7 +41,9 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
             list_alone: true,
             restart_under_load: true,
         };
-        figures.extend(cluster::measure(lab, scenario)?);
+        let measured = cluster::measure(lab, scenario)?;
+        crate::progress(&format!("\n{}", crate::figures::table(&measured)));
+        figures.extend(measured);
     }
     Ok(figures)
 }

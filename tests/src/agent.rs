@@ -147,6 +147,13 @@ impl<'lab> Agent<'lab> {
         self.http("GET", "/status")?.json()
     }
 
+    /// Waits until the store was listed; an agent is ready before if it has a saved state.
+    pub fn wait_until_listed(&self, limit: Duration) -> Result<()> {
+        let is_listed = |status: &Value| status["from_mirror"] == false;
+        wait_until("the store is listed", limit, || self.status().is_ok_and(|status| is_listed(&status)))
+            .map(drop)
+    }
+
     /// Waits until the mirror has everything of the store that the agent has handled.
     pub fn wait_until_saved(&self) -> Result<()> {
         wait_until("everything is saved", TIME_LIMIT, || self.status().is_ok_and(|status| is_saved(&status)))

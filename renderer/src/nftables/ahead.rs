@@ -2,7 +2,7 @@
 //! long as listing the store.
 
 use super::{
-    capacity::COMPARE_LIMIT,
+    capacity::is_worth_reading_ahead,
     netlink::{NetlinkError, Socket},
     read::{self, Elements},
 };
@@ -22,10 +22,7 @@ impl PrefetchedElements {
             return Ok(None);
         }
         let existing = read::existing(socket)?;
-        let sizes = &existing.sizes;
-        // Sets without a size are small, or have grown since: in both cases the resync counts them itself.
-        let capacity: usize = sizes.values().map(|size| *size as usize).sum();
-        if !(1..=2 * COMPARE_LIMIT).contains(&capacity) {
+        if !is_worth_reading_ahead(&existing.sizes) {
             return Ok(None);
         }
         let elements = read::static_elements(socket, &existing)?;

@@ -36,6 +36,15 @@ pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
     sizes(counts).into_iter().filter(|(set, _)| is_too_small(set)).collect()
 }
 
+/// Whether the elements of a table whose sets were declared with these sizes should be read before the desired state is known:
+/// they are neither few, so that a resync reads them in no time, nor so many that it does not compare them. A large table has
+/// sets without a size, since it was written in several batches: dumping a million elements takes minutes.
+pub(crate) fn is_worth_reading_ahead(declared: &Sizes) -> bool {
+    let bounded = declared.iter().filter(|(set, _)| can_be_bounded(**set));
+    let capacity: usize = bounded.map(|(_, size)| *size as usize).sum();
+    (1..=2 * COMPARE_LIMIT).contains(&capacity)
+}
+
 /// Only hash tables without timeouts.
 const fn can_be_bounded(set: Set) -> bool {
     match set.kind.form() {
@@ -59,6 +68,14 @@ mod tests {
         counts.extend([(others[1], 40_000), (others[2], 40_000)]);
         assert_eq!(sizes(&counts), Sizes::from([(BACKENDS, 80_000)]));
         assert_eq!(outgrown(&sizes(&counts), &counts), Sizes::new());
+    }
+
+    #[test]
+    fn table_of_unknown_size_is_not_read_ahead() {
+        let clients = (Set::new(SetKind::Affinity, Family::V4), 65_535);
+        assert!(is_worth_reading_ahead(&Sizes::from([(BACKENDS, 80_000), clients])));
+        assert!(!is_worth_reading_ahead(&Sizes::from([(BACKENDS, 800_000), clients])));
+        assert!(!is_worth_reading_ahead(&Sizes::from([clients])), "written in several batches, or small");
     }
 
     #[test]

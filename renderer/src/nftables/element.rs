@@ -95,6 +95,14 @@ pub(crate) struct Element {
     pub(crate) value: Value,
 }
 
+/// An upper bound for the bytes of an element of this family in a message: with two addresses, or one and the name of a chain.
+pub(crate) const fn max_message_bytes(family: Family) -> usize {
+    match family {
+        Family::V4 => 96,
+        Family::V6 => 192,
+    }
+}
+
 impl fmt::Display for Element {
     /// In nft's syntax, as between the braces of `elements = { … }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

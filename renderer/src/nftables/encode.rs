@@ -13,18 +13,11 @@ use super::{
     transaction::{BySet, Group, Transaction},
 };
 
-/// An upper bound for the bytes of one element in a message: two IPv6 addresses, or one and the name of a chain.
-const ELEMENT_BYTES: usize = 192;
 /// Elements per message: limited by the 16-bit length of the list attribute.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
 /// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
-
-/// True if so many elements fit into one batch of at most `limit` bytes.
-pub(crate) const fn fits(elements: usize, limit: usize) -> bool {
-    elements <= limit / ELEMENT_BYTES
-}
 
 /// The batches of a transaction with more groups after its own: several if they are larger than `limit` bytes. `first` is sent
 /// ahead.
@@ -34,9 +27,9 @@ pub(crate) fn batches(
     more: impl Iterator<Item = Group>,
     limit: usize,
 ) -> impl Iterator<Item = Batch> {
-    let room = limit.saturating_sub(first.len()) / ELEMENT_BYTES;
+    let room = limit.saturating_sub(first.len());
     let mut first = Some(first);
-    let batches = transaction.split(more, room.max(1)).map(move |part| {
+    let batches = transaction.split(more, room).map(move |part| {
         let mut batch = first.take().unwrap_or_else(Batch::new);
         write(&part, &mut batch);
         batch

@@ -12,9 +12,8 @@ use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 use super::{
     capacity::{self, Counts, Sizes},
     desired_elements::{DesiredElements, shared_elements},
-    element::{Element, FrontendKey, Key, Value},
+    element::{Element, FrontendKey, Key, Value, max_message_bytes},
     elements::{self, INTERVALS},
-    encode,
     layout::{DemandChain, Family, Form, Set, SetKind},
     needed_chains::needed_chains,
     plan::{self, FrontendPlan, plan},
@@ -251,7 +250,7 @@ impl Table {
     /// The sizes to declare, for a kernel with this limit of a batch. Sets that are filled in several batches are not bounded:
     /// while such a set is created again, traffic would see it half full.
     pub(crate) fn sizes(&self, batch_limit: usize) -> Sizes {
-        if encode::fits(self.len(), batch_limit) { capacity::sizes(&self.counts()) } else { Sizes::new() }
+        if self.max_bytes() <= batch_limit { capacity::sizes(&self.counts()) } else { Sizes::new() }
     }
 
     /// The number of elements in each set, without those of the node.
@@ -264,6 +263,14 @@ impl Table {
             *counts.entry(element.set).or_default() += 1;
         }
         counts
+    }
+
+    /// An upper bound for the size of all elements in messages, without those of the node.
+    fn max_bytes(&self) -> usize {
+        let of_frontends = self.frontends.iter();
+        let of_frontends = of_frontends
+            .map(|(frontend, programmed)| max_message_bytes(frontend.family()) * programmed.len());
+        of_frontends.chain(self.shared.keys().map(|element| max_message_bytes(element.set.family))).sum()
     }
 
     /// The number of elements, without those of the node.

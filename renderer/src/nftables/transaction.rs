@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    element::{Element, FrontendKey, Key},
+    element::{Element, FrontendKey, Key, max_message_bytes},
     layout::{DemandChain, Set},
 };
 
@@ -62,11 +62,12 @@ impl Group {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.remove.is_empty() && self.add.is_empty()
     }
 
-    fn len(&self) -> usize {
-        self.remove.len() + self.add.len()
+    /// An upper bound for its size in messages.
+    fn max_bytes(&self) -> usize {
+        self.remove.iter().chain(&self.add).map(|element| max_message_bytes(element.set.family)).sum()
     }
 }
 
@@ -128,7 +129,7 @@ impl Transaction {
         late
     }
 
-    /// Splits it, with more groups after its own, into transactions of at most `limit` elements each. Groups are never split; a
+    /// Splits it, with more groups after its own, into transactions of at most `limit` bytes each. Groups are never split; a
     /// single group larger than the limit makes its transaction exceed it. Chains are part of the first transaction, so that no
     /// frontend is served without what it needs.
     pub(crate) fn split(
@@ -146,8 +147,8 @@ impl Transaction {
                 Self::default()
             };
             let mut size = 0;
-            while let Some(group) = groups.next_if(|group| size == 0 || size + group.len() <= limit) {
-                size += group.len();
+            while let Some(group) = groups.next_if(|group| size == 0 || size + group.max_bytes() <= limit) {
+                size += group.max_bytes();
                 part.groups.push(group);
             }
             Some(part)
@@ -237,7 +238,7 @@ mod tests {
         };
         let mut first = whole.clone();
         let more = first.groups.split_off(1);
-        let parts: Vec<Transaction> = first.split(more.into_iter(), 4).collect();
+        let parts: Vec<Transaction> = first.split(more.into_iter(), 4 * 96).collect();
         let sizes: Vec<usize> = parts.iter().map(|part| part.counts().1).collect();
         assert_eq!(sizes, [4, 5, 1]);
         assert_eq!((parts[0].flush.len(), parts[1].flush.len()), (1, 0));

@@ -262,7 +262,7 @@ proptest! {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
-        for part in table.update(&ChangeSet::between(&old, &new)).split(iter::empty(), limit) {
+        for part in table.update(&ChangeSet::between(&old, &new)).split(iter::empty(), limit * 96) {
             kernel.commit(part);
         }
         prop_assert_eq!(kernel.elements(), table.elements());
