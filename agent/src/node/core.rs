@@ -47,7 +47,7 @@ use own_node::OwnNode;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
-use store_state::{LIST_LIMIT, SAVED_LIMIT, StoreState};
+use store_state::{SAVED_LIMIT, StoreState};
 use verification::{VerificationResult, Verifications};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
@@ -214,6 +214,7 @@ impl Core {
                 self.out.push(Output::LoadSaved);
             }
             StoreEvent::Listed(list) => self.apply_list(*list, received, None, execute),
+            StoreEvent::ListProgress => self.store.extend_deadline(self.now.instant),
             StoreEvent::Changed(batch, decoded) => self.on_changes(batch, decoded, received),
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
@@ -609,8 +610,9 @@ impl Core {
         }
         if self.store.deadline.take_if(|deadline| *deadline <= self.now.instant).is_some() {
             if self.store.waiting.is_empty() {
-                warn!(after = ?LIST_LIMIT, "the store has not been read yet; loading its saved state meanwhile");
-                self.note("store-slow", format!("not read within {LIST_LIMIT:?}"));
+                let after = self.now.instant.saturating_duration_since(self.store.started);
+                warn!(?after, "the store has not been read yet; loading its saved state meanwhile");
+                self.note("store-slow", format!("not read within {after:.0?}"));
                 self.out.push(Output::LoadSaved);
             } else {
                 warn!(after = ?SAVED_LIMIT, "the saved state could not be loaded in time; the first list is applied without it");

@@ -19,6 +19,8 @@ pub use value::BadValue;
 /// A decoded event of a store.
 #[derive(Debug)]
 pub enum StoreEvent {
+    /// A list is being read: a part of it has arrived.
+    ListProgress,
     /// A complete list. Missing objects are deleted.
     Listed(Box<DecodedList>),
     /// The changes since the previous event.
@@ -69,7 +71,7 @@ impl Decoder {
         self.slices.as_mut().is_some_and(DerivedSlices::needs_list)
     }
 
-    /// The decoded event; none while a list is incomplete.
+    /// The decoded event; none for a part of a list without entries.
     pub fn decode(&mut self, event: FeedEvent) -> Option<StoreEvent> {
         Some(match event {
             FeedEvent::List(ListPart::Started) => {
@@ -82,7 +84,7 @@ impl Decoder {
             }
             FeedEvent::List(ListPart::Page(entries)) => {
                 self.list.add(entries);
-                return None;
+                StoreEvent::ListProgress
             }
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
                 let mut list = std::mem::take(&mut self.list);

@@ -11,7 +11,7 @@ mod warm_start;
 use std::{collections::BTreeSet, time::Duration};
 
 use contiv_model::ServiceId;
-use contiv_store::{FeedEvent, Mirror, Problem};
+use contiv_store::{FeedEvent, ListPart, Mirror, Problem};
 
 use super::{Core, Input, Outcome, Record, Request};
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How long the first list of the store may take.
+/// How long each part of the first list of the store may take.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -87,6 +87,30 @@ async fn slow_store_is_not_waited_for_when_a_mirror_exists() {
     harness.deliver(snapshot(9, vec![slice("web", 2), service("web", 1)])).await;
     assert_eq!(renderer.call().await, Call::Update(names(&["web"])));
     assert!(!harness.status().await.from_mirror);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_whose_parts_arrive_is_waited_for_a_minute() {
+    for (parts, is_in_time) in [(6, true), (8, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut mirror, _) = Mirror::open(folder.path(), STORE).unwrap();
+        mirror.replace(7, [Ok(service("saved", 1))], &BTreeSet::new()).unwrap();
+        drop(mirror);
+        let (spec, mut renderer) = TestRenderer::new("test");
+        let harness = Harness::start_with_mirror(vec![spec], folder.path());
+        harness.deliver(FeedEvent::List(ListPart::Page(vec![service("web", 1)]))).await;
+        for _ in 0..parts {
+            tokio::time::advance(LIST_LIMIT.mul_f64(0.9)).await;
+            harness.deliver(FeedEvent::List(ListPart::Page(vec![]))).await;
+            // The part has been handled when a question is answered.
+            harness.status().await;
+        }
+        if is_in_time {
+            harness.deliver(FeedEvent::List(ListPart::Complete { revision: 8, problems: vec![] })).await;
+        }
+        let service = if is_in_time { "web" } else { "saved" };
+        assert_eq!(renderer.call().await, Call::Resync(names(&[service])));
+    }
 }
 
 #[tokio::test]

@@ -9,18 +9,20 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     failure::{self, Failure},
-    session::{MAX_RESPONSE_BYTES, Session},
+    session::{MAX_PAGE_BYTES, MAX_RESPONSE_BYTES, Session},
 };
 use crate::{Entry, PageSender, Problem, Snapshot, StoreError};
 
 /// Keys per page. For each page etcd 3.4 counts all remaining keys, so small pages are expensive: 50,000 keys of 700 bytes took
 /// 0.61 s in pages of 200, 0.23 s of 1,000, 0.14 s of 5,000 and 0.16 s in one.
 const PAGE_KEYS: i64 = 5000;
-/// A page of a very long list has this part of the remaining keys, so that counting them does not become most of the work: with
-/// two million keys of 500 bytes etcd counted for most of a minute.
-const LONG_LIST_PAGES: i64 = 40;
+/// Lists of more keys have pages with a part of the remaining keys, so that counting them does not become most of the work: with two
+/// million keys in pages of 5,000 etcd counted for half a minute.
+const LONG_LIST_KEYS: i64 = 200_000;
+/// This part.
+const LONG_LIST_PAGES: i64 = 20;
 /// The target size of such a page.
-const LONG_LIST_PAGE_BYTES: usize = MAX_RESPONSE_BYTES / 2;
+const LONG_LIST_PAGE_BYTES: usize = MAX_PAGE_BYTES / 2;
 /// The minimum size of the last pages. They have a third of the remaining keys, so that little work remains after the last answer.
 const MIN_LAST_PAGE_KEYS: i64 = 1000;
 /// Keys of the first page, before the size of values is known.
@@ -159,7 +161,16 @@ impl<'a> Pages<'a> {
             }
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
-        let entries = page.take_kvs().into_iter().map(entry);
+        let mut kvs = page.take_kvs();
+        let is_too_large = |pair: &etcd_client::KeyValue| pair.value().len() > MAX_RESPONSE_BYTES;
+        self.read
+            .problems
+            .extend(kvs.iter().filter(|pair| is_too_large(pair)).map(|pair| too_large(pair.key())));
+        let entries = kvs.drain(..).map(|pair| {
+            let is_too_large = is_too_large(&pair);
+            let entry = entry(pair);
+            if is_too_large { Entry { value: Bytes::new(), ..entry } } else { entry }
+        });
         match self.sender {
             Some(sender) => sender.send(entries.collect()).await,
             None => self.read.entries.extend(entries),
@@ -173,9 +184,10 @@ fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     let count = sizes.len();
     let left = keys.saturating_sub(i64::try_from(count).unwrap_or(i64::MAX));
     let average = sizes.sum::<usize>() / count.max(1);
-    let (keys, bytes) = match left / LONG_LIST_PAGES {
-        keys if keys > PAGE_KEYS => (keys, LONG_LIST_PAGE_BYTES),
-        _ => ((left / 3).clamp(MIN_LAST_PAGE_KEYS, PAGE_KEYS), PAGE_BYTES),
+    let (keys, bytes) = if left > LONG_LIST_KEYS {
+        (left / LONG_LIST_PAGES, LONG_LIST_PAGE_BYTES)
+    } else {
+        ((left / 3).clamp(MIN_LAST_PAGE_KEYS, PAGE_KEYS), PAGE_BYTES)
     };
     let fitting = i64::try_from(bytes / average.max(1)).unwrap_or(PAGE_KEYS).max(1);
     fitting.min(keys)
@@ -254,8 +266,8 @@ mod tests {
         assert_eq!(next_limit([600; 500].into_iter(), 100_500), PAGE_KEYS);
         assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE_KEYS);
         assert_eq!(next_limit([600; 500].into_iter(), 9500), 3000);
-        assert_eq!(next_limit([600; 500].into_iter(), 400_500), 10_000);
-        assert_eq!(next_limit([600; 500].into_iter(), 4_000_500), 13_981, "8 MiB");
+        assert_eq!(next_limit([600; 500].into_iter(), 400_500), 20_000);
+        assert_eq!(next_limit([600; 500].into_iter(), 4_000_500), 55_924, "32 MiB");
         assert_eq!(next_limit([600; 500].into_iter(), 501), MIN_LAST_PAGE_KEYS);
         assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);

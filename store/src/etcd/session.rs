@@ -27,9 +27,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// 5 s, or without a pending request.
 const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Pages are made smaller when they exceed it, and watch responses arrive in fragments that do not. It limits how much memory a
+/// Larger values are not read, and watch responses arrive in fragments that do not exceed it. It limits how much memory a
 /// hostile store can take, with a copy or two.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
+/// Pages of a list are made smaller when they exceed it.
+pub(super) const MAX_PAGE_BYTES: usize = 64 << 20;
 
 /// How hyper and rustls report a connection closed by the other side.
 const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
@@ -117,7 +119,7 @@ impl Session {
 
     /// For reads and writes.
     pub(super) fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(MAX_RESPONSE_BYTES)
+        self.client.kv_client().max_decoding_message_size(MAX_PAGE_BYTES)
     }
 
     /// For watches.

@@ -10,9 +10,11 @@ use serde::Serialize;
 use super::deletion_guard::MIN_DELETIONS;
 use crate::node::decode::{DecodedList, StoreEvent};
 
-/// The time limit of the first list. After that the saved state goes to the renderers, if there is one: a slow or unreachable
-/// store is not waited for.
-pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// The time limit of each part of the first list. After that the saved state goes to the renderers, if there is one: a slow or
+/// unreachable store is not waited for.
+const LIST_PART_LIMIT: Duration = Duration::from_secs(10);
+/// The time limit of the whole list.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 /// How long a first list waits for the saved state. Longer in tests, which share a busy machine.
 pub(super) const SAVED_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 20 } else { 2 });
 /// A first list with fewer entries is compared with the saved state, and so is one with fewer entries than were saved: the
@@ -46,6 +48,8 @@ pub struct MirrorStatus {
 pub(super) struct StoreState {
     /// Whether renderers have been given a first snapshot.
     pub(super) is_synced: bool,
+    /// When the agent started.
+    pub(super) started: Instant,
     /// Whether the active state is the mirror's because the store has not been read since the start.
     pub(super) is_from_mirror: bool,
     pub(super) revision: i64,
@@ -64,13 +68,21 @@ impl StoreState {
     pub(super) fn new(has_mirror: bool, now: Instant) -> Self {
         Self {
             is_synced: false,
+            started: now,
             is_from_mirror: false,
             revision: 0,
             down: None,
             mirror: has_mirror.then(MirrorStatus::default),
             saved: None,
-            deadline: Some(now + LIST_LIMIT),
+            deadline: Some(now + LIST_PART_LIMIT),
             waiting: Vec::new(),
+        }
+    }
+
+    /// A part of a list has arrived. Loading the saved state meanwhile would only delay the rest.
+    pub(super) fn extend_deadline(&mut self, now: Instant) {
+        if let Some(deadline) = &mut self.deadline {
+            *deadline = (now + LIST_PART_LIMIT).min(self.started + LIST_LIMIT);
         }
     }
 
