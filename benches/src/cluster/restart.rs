@@ -14,7 +14,7 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Result},
 };
 
-use super::Scenario;
+use super::{LIST_TIMEOUT, Scenario};
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},
@@ -40,6 +40,9 @@ pub(super) fn measure(
 ) -> Result<Vec<Figure>> {
     let Scenario { section, workload, .. } = scenario;
     let agent = Agent::start(lab, options)?;
+    // A restart may begin with the saved state.
+    agent.wait_until_listed(LIST_TIMEOUT)?;
+    agent.wait_until_saved()?;
     let is_over = AtomicBool::new(false);
     let begin = Instant::now();
     let (connections, restarts) = thread::scope(|scope| {
