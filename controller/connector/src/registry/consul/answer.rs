@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for InstancesVisitor {
                     kept += size_of::<Instance>() + tags.sum::<usize>();
                     match destination {
                         Destination::Address(address) => {
-                            drop(service.instances.insert(instance.with_address(address)))
+                            service.instances.insert(instance.with_address(address));
                         }
                         Destination::Host(host) => {
                             kept += host.len();
