@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use contiv_agent::{
-    metrics::Sizes,
+    metrics::ServiceSizes,
     node::{
         CoreConfig, GuardConfig, HistoryLimits, VerificationConfig,
         core::Core,
@@ -57,7 +57,7 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
     core.handle(Input::Store(event, now.instant), now, &mut drop);
 
     let mut services = 0;
-    let allocations = allocation_counter::measure(|| services = Sizes::of(&core).services);
+    let allocations = allocation_counter::measure(|| services = ServiceSizes::of(&core).services);
     assert_eq!(services, SERVICES);
     // The names of the first services without backends.
     assert!(allocations.count_total < 50, "{allocations:?}");

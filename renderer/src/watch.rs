@@ -4,12 +4,12 @@ use std::{fmt, task::Poll};
 
 use crate::RenderError;
 
-/// Watches foreign changes of the dataplane of one renderer. It has its own thread.
+/// Watches the dataplane of one renderer for foreign changes. It blocks its caller, so each watch has a thread of its own.
 pub trait Watch: Send {
-    /// Waits for the next foreign change. None when the renderer is gone.
+    /// Waits for the next foreign change. None when the renderer has ended.
     ///
     /// # Errors
-    /// When nothing can be watched any more. Then a new watch must be started, followed by a resync.
+    /// When this watch has failed for good. Then a new watch must be started, followed by a resync.
     fn next(&mut self) -> Result<Option<ForeignChange>, RenderError>;
 
     /// The next foreign change without waiting: pending if none has been received yet.
@@ -24,7 +24,7 @@ pub trait Watch: Send {
 /// A foreign change of a renderer's dataplane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// The change, for people: "deleted the table".
+    /// The change as the end of a sentence, after the process: "deleted the table".
     pub what: String,
     /// The process that made it, if the kernel reports it.
     pub by: Option<Process>,
@@ -44,7 +44,7 @@ impl fmt::Display for ForeignChange {
 pub struct Process {
     /// The name of its thread, at most 15 bytes. A process can choose its name, so this is no proof.
     pub name: String,
-    /// Its id in the first pid namespace.
+    /// Its ID in the initial PID namespace (that of the host).
     pub pid: u32,
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use contiv_agent::{
-    metrics::Sizes,
+    metrics::ServiceSizes,
     node::{
         MetricSink as _, RendererView,
         core::Core,
@@ -71,7 +71,7 @@ impl ObservedState {
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
             ("facts about the node", format!("{:#?}", snapshot.node)),
-            ("sizes", format!("{:#?}", Sizes::of(core))),
+            ("sizes", format!("{:#?}", ServiceSizes::of(core))),
             ("quarantine", format!("{quarantine:#?}")),
             ("health checks", format!("{:#?}", health_checks.services)),
             ("addresses of health checks", format!("{:#?}", health_checks.node_ips)),

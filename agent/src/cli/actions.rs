@@ -9,8 +9,8 @@ use super::{Outcome, Terminal, agent_argument::AgentArgument};
 
 /// Apply the deletions that the running agent holds because there are too many at once
 ///
-/// `contiv status` shows whether any are held. Only on the agent's machine. Exit codes: 0 they are applied from now on, or none
-/// were held; 1 the agent does not answer; 2 wrong usage.
+/// `contiv status` shows whether any are held. It works only on the agent's machine. Exit codes: 0 the agent applies them now,
+/// or held none; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct ConfirmDeletions {
     #[command(flatten)]
@@ -31,8 +31,8 @@ impl ConfirmDeletions {
 
 /// Make the running agent list the store again and resync every renderer
 ///
-/// It does not wait for the result, which `contiv events` shows. Only on the agent's machine. Exit codes: 0 the agent has
-/// started; 1 the agent does not answer; 2 wrong usage.
+/// It does not wait for the result, which `contiv events` shows. It works only on the agent's machine. Exit codes: 0 the agent
+/// has started the resync; 1 the agent does not answer; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct ResyncCommand {
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub(super) struct Apply {
 /// The number of attempts to write objects that another program writes at the same time, as in `kubectl apply`.
 const CONFLICT_ATTEMPTS: u32 = 5;
 
-/// The effect on an object.
+/// What applying a manifest does to its object, in the words of `kubectl apply`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ApplyResult {
     Created,
@@ -57,15 +57,15 @@ impl Apply {
         let mut parsed = self.manifests.read()?;
         parsed.refuse_unknown_values();
         self.manifests.report(&parsed, &mut terminal.err)?;
-        let is_good = parsed.problems.is_empty();
+        let are_all_valid = parsed.problems.is_empty();
         if parsed.objects.is_empty() {
-            if is_good {
+            if are_all_valid {
                 writeln!(terminal.err, "note: no objects to apply")?;
             }
-            return Ok(Outcome::success_if(is_good));
+            return Ok(Outcome::success_if(are_all_valid));
         }
         self.store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
-        Ok(Outcome::success_if(is_good))
+        Ok(Outcome::success_if(are_all_valid))
     }
 }
 
@@ -163,7 +163,7 @@ impl Chunk {
 #[derive(Debug, Clone)]
 struct PlannedWrite {
     result: ApplyResult,
-    /// None where the stored object is the same.
+    /// None if the stored object is the same.
     put: Option<Operation>,
     /// The condition for writing it.
     condition: Option<Condition>,
@@ -182,7 +182,7 @@ impl PlannedWrite {
     }
 }
 
-/// The object to store, compared with the stored one.
+/// The object to store, and how it differs from the stored one.
 struct Comparison {
     result: ApplyResult,
     object: Object,
@@ -190,8 +190,9 @@ struct Comparison {
     condition: Option<Condition>,
 }
 
-/// As in an API server, a service gets a creation time and keeps it, and a manifest without status keeps the stored one.
-/// Another program may write that status right now, so the object is written only if it is unchanged since it was read.
+/// Completes an object with what it keeps of the stored one, and compares the two. As in an API server, a service keeps its
+/// creation time, or gets one, and a manifest without status keeps the stored status. Another program may write that status at
+/// the same time; therefore the write has the condition that the stored object is unchanged since it was read.
 fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());

@@ -49,7 +49,7 @@ impl Delete {
             let is_good = self.store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
             return Ok(Outcome::success_if(is_good && parsed.problems.is_empty()));
         }
-        if self.resources.are_none() {
+        if self.resources.is_empty() {
             return Err(UsageError(
                 "name the objects: by -f, by KIND and NAME, or by KIND and -l".to_owned(),
             )

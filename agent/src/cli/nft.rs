@@ -1,4 +1,4 @@
-//! Compares the table as the program `nft` lists it with what contiv's own reader finds in the kernel.
+//! Reads the table with contiv's own reader and with the program `nft`, and compares the results.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,13 +10,15 @@ use super::program::{self, Limits};
 /// The name of this comparison in reports.
 pub(super) const NAME: &str = "nft";
 
-/// Our table.
+/// The agent's table.
 const TABLE: &str = "inet contiv";
 
-/// Some 5 MiB of JSON and 3 s for 10,000 services with 5 backends each, where nft itself takes 200 MiB of memory.
+/// The limits of one run of nft. For 10,000 services with 5 backends each it prints 5 MiB of JSON in 3 s, and uses 200 MiB of
+/// memory.
 const LIMITS: Limits = Limits { time: Duration::from_secs(120), bytes: 256 << 20 };
 
-/// Reads the table by netlink and with `nft`, and compares the two. A change between both looks like a difference.
+/// Reads the table by netlink and with `nft`, and compares the two. A change of the table between the two reads is reported as a
+/// difference.
 pub(super) fn compare_once() -> anyhow::Result<Verification> {
     let ours = TableVerifier::new().listing()?;
     let exists = list(&["list", "tables"])?.tables.contains(TABLE);
@@ -40,7 +42,7 @@ fn compare(ours: Option<&TableListing>, theirs: Option<&TableListing>) -> Verifi
 fn list(arguments: &[&str]) -> anyhow::Result<NftOutput> {
     let output = program::run_within(LIMITS, "nft", &[&["-j"], arguments].concat());
     if let Some(problem) = output.problem {
-        bail!("the table cannot be read a second time: {problem}");
+        bail!("nft cannot read the table: {problem}");
     }
     let command = || format!("nft -j {}", arguments.join(" "));
     NftOutput::parse(&output.text).with_context(command)

@@ -21,7 +21,7 @@ use contiv_renderer::LocalAddresses;
 use super::{UsageError, agent_argument::AgentArgument};
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
-/// Keys of an agent's process that do not affect services on its node; those of etcd begin with `etcd-`.
+/// Keys of the configuration that do not affect services on the node, besides those that begin with `etcd-`.
 const PROCESS_KEYS: [&str; 22] = [
     "store",
     "own-table",
@@ -73,10 +73,10 @@ struct NodeFlags {
 }
 
 impl NodeFlags {
-    /// With the environment.
+    /// These flags, and for those that are not given the environment.
     fn read(&self) -> Result<ConfigFlags<Config>, UsageError> {
         ConfigFlags::of_environment(self.arguments.iter().cloned(), is_node_setting)
-            .map_err(|error| usage_of_flag(&error))
+            .map_err(|error| flag_error(&error))
     }
 }
 
@@ -111,28 +111,30 @@ impl NodeSettings {
     /// The settings of this machine's agent.
     ///
     /// # Errors
-    /// [`UsageError`]: all invalid settings.
+    /// [`UsageError`] with all invalid settings.
     pub(super) fn for_this_machine(&self) -> anyhow::Result<Config> {
-        Ok(Config::load(self.file(), &self.flags.read()?).map_err(usage)?)
+        Ok(Config::load(self.file(), &self.flags.read()?).map_err(usage_error)?)
     }
 
     /// The settings for one of these nodes: the configured one; else this machine, if it is one of them; else the first by
-    /// name. The node decides what is local and where node ports answer, so a choice is reported.
+    /// name. The result depends on the node (what is local, and where node ports answer), so if the first of several is taken,
+    /// `err` says so.
     ///
     /// # Errors
-    /// [`UsageError`]: all invalid settings. When the addresses of this machine cannot be read.
+    /// [`UsageError`] with all invalid settings; another error when the addresses of this machine cannot be read.
     pub(super) fn for_one_of(
         &self,
         nodes: &BTreeSet<&str>,
         err: &mut impl Write,
     ) -> anyhow::Result<NodeConfig> {
-        let mut config = Config::read(self.file(), &self.flags.read()?).map_err(usage)?;
+        let mut config = Config::read(self.file(), &self.flags.read()?).map_err(usage_error)?;
         if config.node_name.is_empty() {
-            config.node_name = choose(nodes, config::default_node_name().map_err(usage)?, err)?;
+            config.node_name = choose_node(nodes, config::default_node_name().map_err(usage_error)?, err)?;
         }
-        let config = config.finish().map_err(usage)?;
-        let is_from_store =
-            |of: &NodePortAddresses| matches!(of, NodePortAddresses::Primary | NodePortAddresses::Cluster);
+        let config = config.finish().map_err(usage_error)?;
+        let is_from_store = |addresses: &NodePortAddresses| {
+            matches!(addresses, NodePortAddresses::Primary | NodePortAddresses::Cluster)
+        };
         let needs_addresses = !config.node_port_addresses.iter().all(is_from_store);
         if !needs_addresses {
             return Ok(NodeConfig { config, local_addresses: None });
@@ -152,10 +154,10 @@ impl NodeSettings {
     /// The name that an agent would have here without flags.
     fn name_of_this_machine(&self) -> anyhow::Result<String> {
         let environment =
-            ConfigFlags::of_environment([], is_node_setting).map_err(|error| usage_of_flag(&error))?;
-        let config = Config::read(self.file(), &environment).map_err(usage)?;
+            ConfigFlags::of_environment([], is_node_setting).map_err(|error| flag_error(&error))?;
+        let config = Config::read(self.file(), &environment).map_err(usage_error)?;
         let is_set = !config.node_name.is_empty();
-        Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage)? })
+        Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage_error)? })
     }
 }
 
@@ -169,7 +171,8 @@ pub(super) fn local_addresses() -> anyhow::Result<BTreeSet<IpAddr>> {
     Ok(addresses.context("the addresses of this node are not known")?.current().clone())
 }
 
-fn choose(nodes: &BTreeSet<&str>, this_machine: String, err: &mut impl Write) -> io::Result<String> {
+/// This machine if it is one of the nodes, or if there are none; else the first of them.
+fn choose_node(nodes: &BTreeSet<&str>, this_machine: String, err: &mut impl Write) -> io::Result<String> {
     let Some(first) = nodes.first().filter(|_| !nodes.contains(this_machine.as_str())) else {
         return Ok(this_machine);
     };
@@ -181,16 +184,16 @@ fn choose(nodes: &BTreeSet<&str>, this_machine: String, err: &mut impl Write) ->
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
-fn usage(error: ConfigError) -> UsageError {
+fn usage_error(error: ConfigError) -> UsageError {
     UsageError(error.to_string())
 }
 
-fn usage_of_flag(error: &Error) -> UsageError {
+fn flag_error(error: &Error) -> UsageError {
     UsageError(error.to_string())
 }
 
-/// The agent's settings that are also flags of these commands.
-fn keys() -> impl Iterator<Item = clap::Arg> {
+/// The arguments of the agent that are also arguments of these commands.
+fn node_arguments() -> impl Iterator<Item = clap::Arg> {
     let command = Config::augment_args_for_update(Command::new("settings"));
     let arguments: Vec<clap::Arg> = command.get_arguments().cloned().collect();
     arguments.into_iter().filter(|argument| argument.get_long().is_some_and(is_node_setting))
@@ -213,7 +216,7 @@ impl Args for NodeFlags {
             let argument = argument.env(Resettable::Reset).help(help);
             argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
         };
-        command.args(keys().map(argument))
+        command.args(node_arguments().map(argument))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -224,7 +227,7 @@ impl Args for NodeFlags {
 impl FromArgMatches for NodeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut arguments = Vec::new();
-        for argument in keys() {
+        for argument in node_arguments() {
             let (Some(key), id) = (argument.get_long(), argument.get_id().as_str()) else { continue };
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
@@ -261,7 +264,7 @@ mod tests {
             ),
         ] {
             let mut err = Vec::new();
-            let chosen = choose(&nodes.iter().copied().collect(), "here".to_owned(), &mut err).unwrap();
+            let chosen = choose_node(&nodes.iter().copied().collect(), "here".to_owned(), &mut err).unwrap();
             assert_eq!(
                 (chosen.as_str(), String::from_utf8(err).unwrap().as_str()),
                 (expected, note),
@@ -275,6 +278,6 @@ mod tests {
         let command = Config::augment_args_for_update(Command::new("settings"));
         let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
         assert!(PROCESS_KEYS.iter().all(|key| known.contains(key)), "{known:?}");
-        assert!(keys().any(|argument| argument.get_long() == Some("masquerade-all")));
+        assert!(node_arguments().any(|argument| argument.get_long() == Some("masquerade-all")));
     }
 }

@@ -9,8 +9,8 @@ use super::{UsageError, complete, name::Name, selector::Selector, suggest::sugge
 /// Selects stored objects.
 #[derive(Debug, Args)]
 pub(super) struct Resources {
-    /// What kind of object (svc, endpoints, eps, po, no, …; several with commas between them), and the names of those that
-    /// are meant, as NAME or NAMESPACE/NAME; or each as KIND/NAME
+    /// The kind of the objects (svc, endpoints, eps, po, no, …; several separated by commas), and their names, as NAME or
+    /// NAMESPACE/NAME; or each object as KIND/NAME
     #[arg(value_name = "KIND [NAME]… | KIND/NAME…", add = ArgValueCompleter::new(complete::resources))]
     words: Vec<String>,
 
@@ -37,27 +37,28 @@ pub(super) struct ResourceRequest {
 /// Selects objects of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectSelector {
-    /// These.
+    /// The objects with these keys.
     Keys(Vec<Key>),
-    /// All of this namespace, or of all namespaces, with these labels.
+    /// All objects with these labels in this namespace, or in all namespaces.
     All { namespace: Option<String>, selector: Option<Selector> },
 }
 
 impl Resources {
     /// True without any argument.
-    pub(super) const fn are_none(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
     /// True if one object was requested by its name.
     pub(super) fn is_single(&self) -> bool {
-        self.named().is_some_and(|named| named.len() == 1) || self.words.len() == 2
+        self.kind_name_pairs().is_some_and(|pairs| pairs.len() == 1) || self.words.len() == 2
     }
 
-    /// True if rows may be of several namespaces.
+    /// True if the result may be of several namespaces, so that each row names its own.
     pub(super) fn shows_namespace(&self) -> bool {
         let names = self.words.iter().skip(1);
-        self.all_namespaces || (self.named().is_none() && names.into_iter().any(|name| name.contains('/')))
+        self.all_namespaces
+            || (self.kind_name_pairs().is_none() && names.into_iter().any(|name| name.contains('/')))
     }
 
     /// The requests, each kind once, in the order of the arguments.
@@ -69,9 +70,9 @@ impl Resources {
             let kinds = Kind::ALL.map(Kind::keyword).join(", ");
             return Err(UsageError(format!("name a kind: {kinds}; or objects, as in service/web")));
         };
-        if let Some(named) = self.named() {
+        if let Some(pairs) = self.kind_name_pairs() {
             self.check(true)?;
-            return self.of_pairs(&named);
+            return self.requests_of_pairs(&pairs);
         }
         self.check(!names.is_empty())?;
         let kinds = first.split(',').map(kind).collect::<Result<Vec<Kind>, _>>()?;
@@ -93,14 +94,15 @@ impl Resources {
     }
 
     /// The arguments, if they have the form KIND/NAME.
-    fn named(&self) -> Option<Vec<(&str, &str)>> {
+    fn kind_name_pairs(&self) -> Option<Vec<(&str, &str)>> {
         self.words.first().filter(|first| first.contains('/'))?;
         Some(self.words.iter().map(|word| word.split_once('/').unwrap_or((word, ""))).collect())
     }
 
+    /// Rejects names together with `-A` or labels.
     fn check(&self, has_names: bool) -> Result<(), UsageError> {
         let problem = if has_names && self.all_namespaces {
-            "a name is of one namespace: give it with -n or as NAMESPACE/NAME, not -A"
+            "a name is of one namespace: give the namespace with -n or as NAMESPACE/NAME, not -A"
         } else if has_names && self.selector.is_some() {
             "give either names or labels"
         } else {
@@ -109,12 +111,12 @@ impl Resources {
         Err(UsageError(problem.to_owned()))
     }
 
-    fn of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<ResourceRequest>, UsageError> {
+    fn requests_of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<ResourceRequest>, UsageError> {
         let mut requests: Vec<ResourceRequest> = Vec::new();
         for (word, name) in pairs {
             if name.is_empty() {
                 return Err(UsageError(format!(
-                    "{word:?} among others of the form KIND/NAME; write all like that"
+                    "{word:?}: the first argument has the form KIND/NAME; write all like that"
                 )));
             }
             let kind = kind(word)?;
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_incompatible_suggest_the_likely_command() {
+    fn wrong_arguments_get_a_hint() {
         for (line, expected) in [
             ("servcie", "did you mean service?"),
             ("endpointslcies", "did you mean endpointslice?"),

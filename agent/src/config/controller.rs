@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::{ConfigError, ControllerName, Settings, controller_name::list, etcd, host_name::host_name, text};
 use crate::logging::LogFormat;
 
-/// The etcd key of the lease of all controllers of a cluster. Outside of the prefix that agents watch.
+/// The etcd key of the lease that all instances of `contiv controller` in a cluster compete for. It is outside of the prefix
+/// that agents watch.
 pub const ELECTION_KEY: &str = "/contiv/controller/election";
 
 /// The configuration of `contiv controller`. The comments are the help texts of the flags.
@@ -142,7 +143,7 @@ impl ControllerConfig {
         )
     }
 
-    /// The settings of the election.
+    /// The settings of the leader election.
     pub fn election(&self) -> ElectionConfig {
         ElectionConfig {
             ttl: self.lease_duration,
@@ -182,14 +183,14 @@ impl Settings for ControllerConfig {
         {
             problems.extend(error.0.into_iter().map(|problem| format!("connector-file: {problem}")));
         }
-        let instead = match self.store {
+        let unsupported = match self.store {
             StoreUrl::Dir { .. } => Some("a folder"),
             StoreUrl::Kube(_) => Some("Kubernetes"),
             StoreUrl::Etcd { .. } => None,
         };
-        if let Some(instead) = instead {
+        if let Some(unsupported) = unsupported {
             problems.push(format!(
-                "store: {} is {instead}, in which no election can be held; use etcd://HOST:PORT",
+                "store: {} is {unsupported}, in which no election can be held; use etcd://HOST:PORT",
                 self.store
             ));
         }
@@ -201,7 +202,7 @@ impl Settings for ControllerConfig {
         if !times.is_sorted_by(|shorter, longer| shorter < longer) {
             problems.push(
                 "lease-retry-period: it must be less than lease-renew-deadline, and that less than lease-duration; \
-                 30s, 10s and 2s are the defaults"
+                 the defaults are 2s, 10s and 30s"
                     .to_owned(),
             );
         }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, error::ApiError};
-use crate::{counters::ServiceConnections, metrics::Sizes, node::Core};
+use crate::{counters::ServiceConnections, metrics::ServiceSizes, node::Core};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +65,6 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
     })
 }
 
-pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<Sizes>, ApiError> {
-    api.query(Sizes::of).await.map(Json)
+pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<ServiceSizes>, ApiError> {
+    api.query(ServiceSizes::of).await.map(Json)
 }

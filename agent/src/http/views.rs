@@ -1,4 +1,4 @@
-//! State and history as JSON.
+//! Handlers that answer with the agent's state and history, as JSON or text.
 
 use std::{sync::Arc, time::Instant};
 
@@ -71,7 +71,7 @@ pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<Rendere
 
 pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
     let (reply, answer) = oneshot::channel();
-    // It never blocks itself, and ends with the agent.
+    // Without a timeout: the health-check server never blocks, and only ends with the agent.
     api.health_checks.send(reply).await.map_err(|_| ApiError::Stopping)?;
     answer.await.map(Json).map_err(|_| ApiError::Stopping)
 }
@@ -113,8 +113,8 @@ pub(super) async fn dump(
 ) -> Result<Response, ApiError> {
     let Arguments(DumpArguments { format }) = arguments.map_err(bad_request)?;
     let (reply, description) = oneshot::channel();
-    let (found, is_found) = oneshot::channel();
-    if !api.request(Request::Describe(name.clone(), found, reply), is_found).await? {
+    let (exists_reply, exists) = oneshot::channel();
+    if !api.request(Request::Describe(name.clone(), exists_reply, reply), exists).await? {
         return Err(ApiError::NotFound(format!("no renderer {name:?} runs here; see /renderers")));
     }
     let Ok(Ok(description)) = tokio::time::timeout(ANSWER_LIMIT, description).await else {

@@ -30,7 +30,7 @@ pub use events::EventMetrics;
 pub use exposition::Exposition;
 pub use kube_proxy::KubeProxyMetrics;
 pub use renderers::RendererMetrics;
-pub use service_sizes::{LostFrontend, Sizes};
+pub use service_sizes::{LostFrontend, ServiceSizes};
 pub use services::ServiceMetrics;
 pub use sizes::SizeMetrics;
 
@@ -102,7 +102,7 @@ impl Metrics {
 
     /// Sets the gauges that are functions of the node's state.
     pub fn set_state(&self, core: &Core, now: Instant) {
-        self.sizes.set(&core.status(), &Sizes::of(core));
+        self.sizes.set(&core.status(), &ServiceSizes::of(core));
         self.renderers.set(&core.renderers(now));
         if let Some(kube_proxy) = &self.kube_proxy {
             kube_proxy.set(core);

@@ -5,27 +5,27 @@ use serde::Serialize;
 
 use crate::node::Core;
 
-/// How many services are named.
+/// The maximum length of each list of services.
 const MAX_NAMED: usize = 5;
 
-/// The sizes of the state.
+/// The sizes of the node's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Sizes {
-    /// The number of services of renderers.
+pub struct ServiceSizes {
+    /// Services that are passed to renderers.
     pub services: usize,
     /// Their ports.
     pub service_ports: usize,
     /// Their backends, over all ports.
     pub backends: usize,
-    /// Services with a port without backends, to which connections are rejected.
+    /// Services with a port that has no backends: connections to it are rejected.
     pub services_without_backends: usize,
     /// The first of them by name.
     pub without_backends: Vec<ServiceId>,
-    /// Services that claim a frontend held by another one.
+    /// Services that claim a frontend that another service holds.
     pub services_with_lost_frontends: usize,
     /// The first of them by name, each with one such frontend.
     pub lost_frontends: Vec<LostFrontend>,
-    /// Stored services that are left to another proxy because of their label.
+    /// Stored services whose label leaves them to another proxy.
     pub left_to_other_proxies: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct LostFrontend {
     pub holder: ServiceId,
 }
 
-impl Sizes {
+impl ServiceSizes {
     /// The sizes of the state of this node.
     pub fn of(core: &Core) -> Self {
         let mut sizes = Self { left_to_other_proxies: core.left_to_other_proxies(), ..Self::default() };

@@ -2,7 +2,7 @@
 
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 
-use super::{service_sizes::Sizes, value};
+use super::{service_sizes::ServiceSizes, value};
 use crate::node::Status;
 
 /// The gauges.
@@ -56,7 +56,7 @@ impl SizeMetrics {
     }
 
     /// Sets all of them.
-    pub fn set(&self, status: &Status, sizes: &Sizes) {
+    pub fn set(&self, status: &Status, sizes: &ServiceSizes) {
         for (gauge, size) in [
             (&self.services, sizes.services),
             (&self.service_ports, sizes.service_ports),

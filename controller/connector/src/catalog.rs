@@ -59,7 +59,7 @@ impl Instance {
 
 impl<A> Instance<A> {
     /// The same instance with another address.
-    pub fn at<B>(self, address: B) -> Instance<B> {
+    pub fn with_address<B>(self, address: B) -> Instance<B> {
         let Self { port, protocol, ready, tags, .. } = self;
         Instance { address, port, protocol, ready, tags }
     }
@@ -79,7 +79,7 @@ pub enum Protocol {
 }
 
 impl fmt::Display for Protocol {
-    /// In the form of stored objects.
+    /// The spelling of stored objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "TCP",

@@ -12,10 +12,11 @@ use tokio::time::timeout;
 
 use crate::slice::StoredSlice;
 
-/// How long a run waits for the cache to catch up, before it is retried later. Normally it is never that far behind.
+/// How long a reconciliation waits until the cache has caught up; then it fails and is retried later. Normally the cache is
+/// never that far behind.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The last commit of each service, under a lock that is held for one operation on the map.
+/// The last commit of each service.
 #[derive(Debug, Default)]
 pub(crate) struct CommitTracker {
     commits: Mutex<BTreeMap<Key, Commit>>,
@@ -24,6 +25,7 @@ pub(crate) struct CommitTracker {
 #[derive(Debug)]
 struct Commit {
     revision: i64,
+    /// The keys of the deleted slices.
     deleted: BTreeSet<Key>,
 }
 
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn own_writes_are_expected_and_foreign_ones_are_not() {
+    fn own_writes_are_told_from_foreign_ones() {
         let (tracker, web) = (CommitTracker::default(), Key::from("web"));
         let added = |revision| Event::Added(object("s1", revision));
         assert!(!tracker.is_own_write(&web, &added(5)));
@@ -96,13 +98,13 @@ mod tests {
         assert!(tracker.is_own_write(&web, &added(5)) && !tracker.is_own_write(&web, &added(6)));
         assert!(tracker.is_own_write(&web, &Event::Deleted(object("s2", 3))));
         assert!(!tracker.is_own_write(&web, &Event::Deleted(object("s1", 5))), "another client deletes it");
-        assert!(!tracker.is_own_write(&"db".into(), &added(5)), "that of another service");
+        assert!(!tracker.is_own_write(&"db".into(), &added(5)), "the commit was for another service");
         tracker.clear();
-        assert!(!tracker.is_own_write(&web, &added(5)), "after another term nothing is known");
+        assert!(!tracker.is_own_write(&web, &added(5)), "nothing is known at the start of a new term");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stale_view_is_waited_for_and_then_refused() {
+    async fn reconciliation_waits_for_stale_cache_and_then_fails() {
         let store = MemoryStore::new();
         let (mut reflector, cache) = Reflector::start(store.shared(), &slices(), Vec::new());
         tokio::spawn(async move { while reflector.next().await.is_some() {} });

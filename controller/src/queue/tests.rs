@@ -1,11 +1,11 @@
-//! Queues on a paused clock, on which time passes only while all tasks wait.
+//! Work queues on tokio's paused clock: time passes only while all tasks wait.
 
 mod debounce;
 mod dedup;
 mod delays;
-mod ends;
 mod laws;
 mod metrics;
+mod shutdown;
 
 use super::*;
 
@@ -13,8 +13,8 @@ pub(super) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The keys that can be taken now, each finished at once.
-pub(super) async fn now(queue: &WorkQueue<&'static str>) -> Vec<&'static str> {
+/// Takes all keys that are ready now, and finishes each at once.
+pub(super) async fn take_ready(queue: &WorkQueue<&'static str>) -> Vec<&'static str> {
     let mut keys = Vec::new();
     while let Ok(Some(work)) = tokio::time::timeout(Duration::ZERO, queue.get()).await {
         keys.push(*work);

@@ -1,4 +1,4 @@
-//! External workloads. The processor does not use them, but the slices that are made of them.
+//! Validates external workloads. The processor does not use them, only the slices that a controller makes of them.
 
 use contiv_proto::message::externalworkload as proto;
 
@@ -7,7 +7,7 @@ use super::{
     field,
 };
 
-/// Checks the addresses, of which endpoints are made.
+/// Checks the addresses: they become endpoints.
 pub(super) fn validate(message: &proto::ExternalWorkload) -> Validated<()> {
     let mut problems = Problems::default();
     for (i, ip) in message.workload_ips.iter().enumerate() {

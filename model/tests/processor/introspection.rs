@@ -1,4 +1,4 @@
-//! Queries for users.
+//! The processor's answers to queries of users: stored objects and nodes.
 
 use contiv_model::object::ObjectKind;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ fn objects_are_listed_by_type_in_order_of_their_ids() {
 #[test]
 fn nodes_are_shown_with_the_data_of_all_their_objects() {
     let processor = mk_processor_with([
+        // Its Kubernetes node is not stored yet.
         put(mk_vpp_node(7, "late", &["192.168.16.7"])),
         put(mk_vpp_node(1, MASTER, &["192.168.16.1"])),
         put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),

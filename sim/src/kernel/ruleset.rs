@@ -39,10 +39,10 @@ pub(crate) struct Table {
     pub(crate) name: Box<str>,
     pub(crate) handle: u64,
     pub(crate) flags: u32,
-    /// The port of the socket that owns it.
+    /// The netlink port of the socket that owns it.
     pub(crate) owner: Option<u32>,
     pub(crate) userdata: Vec<u8>,
-    /// The last handle of an object in it.
+    /// The last handle given to an object in it.
     pub(crate) last_handle: Handle,
     pub(crate) chains: BTreeMap<Handle, Arc<Chain>>,
     pub(crate) sets: BTreeMap<Handle, Arc<Set>>,
@@ -66,7 +66,7 @@ pub(crate) struct Base {
     pub(crate) kind: ChainType,
     pub(crate) hook: u32,
     pub(crate) priority: i32,
-    /// A verdict.
+    /// The verdict on packets that its rules do not decide on.
     pub(crate) policy: u32,
 }
 
@@ -104,8 +104,8 @@ impl ChainType {
         }
     }
 
-    /// Whether this hook allows a chain of this type.
-    pub(crate) const fn has_hook(self, hook: u32) -> bool {
+    /// Whether a chain of this type may have this hook.
+    pub(crate) const fn allows_hook(self, hook: u32) -> bool {
         match self {
             Self::Filter => hook <= hook::POSTROUTING,
             Self::Nat => hook <= hook::POSTROUTING && hook != hook::FORWARD,
@@ -174,15 +174,15 @@ impl Table {
         }
     }
 
-    /// The number of chains and sets. Anonymous sets belong to rules.
+    /// The use count: its chains and its named sets. Anonymous sets belong to rules.
     pub(crate) fn uses(&self) -> usize {
         self.chains.len() + self.sets.values().filter(|set| !set.is_anonymous()).count()
     }
 }
 
 impl Rule {
-    /// The verdicts in it, which may lead to other chains.
-    pub(crate) fn verdicts(&self) -> impl Iterator<Item = &Data> {
+    /// The data of its immediate expressions. Those that are verdicts may lead to other chains.
+    pub(crate) fn immediate_data(&self) -> impl Iterator<Item = &Data> {
         self.expressions.iter().filter_map(|expression| match expression {
             Expression::Immediate { data, .. } => Some(data),
             _ => None,

@@ -174,7 +174,7 @@ impl Owner {
         }
         for path in work.complete {
             if matches!(self.folder.refresh(&path), RereadResult::Absent) {
-                self.pending.question(path, now);
+                self.pending.note_missing(path, now);
             }
         }
         let retry_is_due = self.retry.is_some_and(|at| at <= now);
@@ -288,7 +288,7 @@ fn note(pending: &mut Pending, signal: io::Result<Option<Signal>>) {
         Ok(None) => {}
         Err(error) => {
             warn!(%error, "inotify failed; reading the whole folder");
-            pending.note(Signal::Lost, Instant::now());
+            pending.note(Signal::EventsLost, Instant::now());
         }
     }
 }

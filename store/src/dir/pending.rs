@@ -1,4 +1,4 @@
-//! Decides what to read when: turns inotify's events into complete files. Pure; the time is an argument.
+//! Decides which files to read, and when, from inotify's events. It is pure: the time is an argument.
 //!
 //! A file is complete when its writer closed it, or renamed it into place. A removed file may return at once, because many
 //! editors write that way; its objects are kept for [`REMOVAL_GRACE`]. A file that is being written is not read until it is
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long a file may be missing.
+/// How long a file may be missing before its objects are removed.
 pub(super) const REMOVAL_GRACE: Duration = Duration::from_millis(10);
 
 /// An event of one file or folder.
@@ -32,15 +32,16 @@ pub(super) enum Signal {
     /// Someone wrote to a file.
     Written(PathBuf),
     /// The metadata of a file changed, such as its permissions.
-    Altered(PathBuf),
+    MetadataChanged(PathBuf),
     /// A file was removed.
-    Gone(PathBuf),
-    /// Folders or links changed.
-    Moved,
-    /// A folder or link was removed, or something that may have been one was created or removed.
-    MaybeMoved,
-    /// Events were lost.
-    Lost,
+    Removed(PathBuf),
+    /// A folder or link was created or replaced: the whole folder is read at once.
+    FoldersChanged,
+    /// A folder or link was removed, or something that may be one was created or removed: the whole folder is read after the
+    /// grace time.
+    FoldersMayHaveChanged,
+    /// The queue of inotify overflowed, or inotify failed: the whole folder is read.
+    EventsLost,
 }
 
 /// Everything that has to be read.
@@ -48,12 +49,13 @@ pub(super) enum Signal {
 pub(super) struct Pending {
     rescan: bool,
     complete: BTreeSet<PathBuf>,
-    /// Files that may be removed, with the end of their grace time.
-    in_question: BTreeMap<PathBuf, Instant>,
+    /// Files that may have been removed, with the end of their grace time.
+    maybe_removed: BTreeMap<PathBuf, Instant>,
+    /// When the whole folder is read.
     rescan_at: Option<Instant>,
     /// Files open for writing, and whether they were written to since they were created.
     being_written: BTreeMap<PathBuf, bool>,
-    /// Files that were written to since they were last taken.
+    /// Files that were written to since the last [`Pending::take`].
     written: BTreeSet<PathBuf>,
 }
 
@@ -64,48 +66,49 @@ pub(super) struct ReadPlan {
     pub(super) rescan: bool,
     /// Files that are complete.
     pub(super) complete: BTreeSet<PathBuf>,
-    /// Files that are forgotten if they are missing.
+    /// Files whose grace time has ended: they are forgotten if they are missing.
     pub(super) overdue: BTreeSet<PathBuf>,
     /// Files that are being written: they may be empty now, and are not to be read.
     pub(super) written: BTreeSet<PathBuf>,
 }
 
 impl Pending {
+    /// Handles a signal.
     pub(super) fn note(&mut self, signal: Signal, now: Instant) {
         match signal {
             Signal::Complete(path) => {
                 self.being_written.remove(&path);
-                self.in_question.remove(&path);
+                self.maybe_removed.remove(&path);
                 self.complete.insert(path);
             }
             Signal::Renamed { from, to } => {
                 // Its new place is known, so there is no grace time: its objects are never in two files, or in none.
-                self.note(Signal::Gone(from.clone()), now);
-                self.in_question.insert(from, now);
+                self.note(Signal::Removed(from.clone()), now);
+                self.maybe_removed.insert(from, now);
                 self.note(Signal::Complete(to), now);
             }
             Signal::Created(path) => {
                 self.being_written.insert(path.clone(), false);
                 // A hard-linked file is never closed.
-                self.in_question.insert(path, now + REMOVAL_GRACE);
+                self.maybe_removed.insert(path, now + REMOVAL_GRACE);
             }
             Signal::Written(path) => {
                 self.written.insert(path.clone());
                 self.being_written.insert(path, true);
             }
-            Signal::Altered(path) => {
+            Signal::MetadataChanged(path) => {
                 if !self.being_written.contains_key(&path) {
                     self.complete.insert(path);
                 }
             }
-            Signal::Gone(path) => {
+            Signal::Removed(path) => {
                 self.being_written.remove(&path);
                 self.complete.remove(&path);
-                self.in_question.entry(path).or_insert(now + REMOVAL_GRACE);
+                self.maybe_removed.entry(path).or_insert(now + REMOVAL_GRACE);
             }
-            Signal::Moved => self.rescan = true,
-            Signal::MaybeMoved => drop(self.rescan_at.get_or_insert(now + REMOVAL_GRACE)),
-            Signal::Lost => {
+            Signal::FoldersChanged => self.rescan = true,
+            Signal::FoldersMayHaveChanged => drop(self.rescan_at.get_or_insert(now + REMOVAL_GRACE)),
+            Signal::EventsLost => {
                 // The lost events may include the close of a file.
                 self.being_written.clear();
                 self.rescan = true;
@@ -113,16 +116,16 @@ impl Pending {
         }
     }
 
-    /// The next time when something is due, at `now` or later, without a further event.
+    /// The time at which the next [`Pending::take`] is due if no other signal comes.
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         let is_due = self.rescan || !self.complete.is_empty() || !self.written.is_empty();
-        self.in_question.values().copied().chain(self.rescan_at).chain(is_due.then_some(now)).min()
+        self.maybe_removed.values().copied().chain(self.rescan_at).chain(is_due.then_some(now)).min()
     }
 
     /// Takes everything to read now.
     pub(super) fn take(&mut self, now: Instant) -> ReadPlan {
         let mut overdue = BTreeSet::new();
-        self.in_question.retain(|path, at| {
+        self.maybe_removed.retain(|path, at| {
             // A file that is being written is read when it is closed.
             if *at <= now && self.being_written.get(path) != Some(&true) {
                 overdue.insert(path.clone());
@@ -140,7 +143,8 @@ impl Pending {
         }
     }
 
-    /// The content of a folder has moved to another one, or is no longer watched. Pending writes move along.
+    /// The content of a folder has moved to another one, or is no longer watched. Files that are being written move along, or are
+    /// forgotten.
     pub(super) fn move_folder(&mut self, from: &Path, to: Option<&Path>) {
         let all = std::mem::take(&mut self.being_written);
         let moved = all.into_iter().filter_map(|(path, is_written)| {
@@ -152,30 +156,30 @@ impl Pending {
         self.being_written = moved.collect();
     }
 
-    /// A file that was complete a moment ago is missing: it may have been removed.
-    pub(super) fn question(&mut self, path: PathBuf, now: Instant) {
-        self.in_question.entry(path).or_insert(now + REMOVAL_GRACE);
+    /// Handles a file that was reported as complete, but is missing: it may have been removed.
+    pub(super) fn note_missing(&mut self, path: PathBuf, now: Instant) {
+        self.maybe_removed.entry(path).or_insert(now + REMOVAL_GRACE);
     }
 
-    /// Whether a file was created and has not been closed.
+    /// Whether a file was created or written to and has not been closed since.
     pub(super) fn is_being_written(&self, path: &Path) -> bool {
         self.being_written.contains_key(path)
     }
 
-    /// A created file is complete without being closed: it was hard-linked.
+    /// Handles a created file that is complete although it was not closed, since it is a hard link.
     pub(super) fn finish(&mut self, path: &Path) {
         self.being_written.remove(path);
     }
 
-    /// True if a file may have been removed; it is checked soon.
+    /// True if a file may have been removed; it is checked when its grace time ends.
     pub(super) fn may_be_removed(&self, path: &Path) -> bool {
-        self.in_question.contains_key(path)
+        self.maybe_removed.contains_key(path)
     }
 
-    /// True if the file must not be read now, and its absence means nothing. A file completed since the last call is read soon.
+    /// True if a rescan must skip the file, whether it exists or not: it is being written, or is read or checked soon anyway.
     pub(super) fn must_not_be_read(&self, path: &Path) -> bool {
         self.being_written.contains_key(path)
-            || self.in_question.contains_key(path)
+            || self.maybe_removed.contains_key(path)
             || self.complete.contains(path)
     }
 }

@@ -84,7 +84,7 @@ impl Watcher {
         self.also.extend(self.signals(&event.wd, mask, event.name));
         let signal = self.also.pop_front()?;
         match signal {
-            Signal::Gone(ref path) if mask.contains(EventMask::MOVED_FROM) => {
+            Signal::Removed(ref path) if mask.contains(EventMask::MOVED_FROM) => {
                 self.renamed = Some((event.cookie, path.clone()));
             }
             Signal::Complete(ref to) if mask.contains(EventMask::MOVED_TO) => {
@@ -99,7 +99,7 @@ impl Watcher {
 
     fn signals(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Vec<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
-            return vec![Signal::Lost];
+            return vec![Signal::EventsLost];
         }
         let Some(watched) = self.watched.get(wd) else { return Vec::new() };
         let one = match (watched, name) {
@@ -108,7 +108,7 @@ impl Watcher {
             (Watched::Folder(_), None) => {
                 let is_gone =
                     mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
-                is_gone.then_some(Signal::MaybeMoved)
+                is_gone.then_some(Signal::FoldersMayHaveChanged)
             }
             (Watched::Target(paths), _) if mask.contains(EventMask::MODIFY) => {
                 return paths.iter().cloned().map(Signal::Written).collect();
@@ -117,9 +117,9 @@ impl Watcher {
                 return paths.iter().cloned().map(Signal::Complete).collect();
             }
             (Watched::Target(_), _) if mask.contains(EventMask::IGNORED) => None,
-            (Watched::Target(_), _) => Some(Signal::MaybeMoved),
+            (Watched::Target(_), _) => Some(Signal::FoldersMayHaveChanged),
             (Watched::Parent, name) => {
-                (name.is_some() && name == self.root_name).then_some(Signal::MaybeMoved)
+                (name.is_some() && name == self.root_name).then_some(Signal::FoldersMayHaveChanged)
             }
         };
         one.into_iter().collect()
@@ -144,7 +144,7 @@ fn signals(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     let has_links = may_get_link
         && is_manifest(&path)
         && fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() && of.nlink() > 1);
-    first_signal(path, mask).into_iter().chain(has_links.then_some(Signal::MaybeMoved)).collect()
+    first_signal(path, mask).into_iter().chain(has_links.then_some(Signal::FoldersMayHaveChanged)).collect()
 }
 
 /// The first signal of an event in a watched folder.
@@ -152,33 +152,33 @@ fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
     let came = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
     let went = mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM);
     if path.file_name().is_some_and(|name| name == CONFIG_MAP_LINK) {
-        return came.then_some(Signal::Moved);
+        return came.then_some(Signal::FoldersChanged);
     }
     if is_hidden(&path) {
         return None;
     }
     if mask.contains(EventMask::ISDIR) {
         return match (came, went) {
-            (true, _) => Some(Signal::Moved),
-            (_, true) => Some(Signal::MaybeMoved),
-            _ => mask.contains(EventMask::ATTRIB).then_some(Signal::MaybeMoved),
+            (true, _) => Some(Signal::FoldersChanged),
+            (_, true) => Some(Signal::FoldersMayHaveChanged),
+            _ => mask.contains(EventMask::ATTRIB).then_some(Signal::FoldersMayHaveChanged),
         };
     }
     if !is_manifest(&path) {
         // It may be a link to a folder.
-        return (came || went).then_some(Signal::MaybeMoved);
+        return (came || went).then_some(Signal::FoldersMayHaveChanged);
     }
     if mask.contains(EventMask::CREATE) {
         // A link is complete at once. Its target may have to be watched.
         return match fs::symlink_metadata(&path) {
-            Ok(of) if of.is_symlink() => Some(Signal::Moved),
+            Ok(of) if of.is_symlink() => Some(Signal::FoldersChanged),
             Ok(of) if of.nlink() > 1 => Some(Signal::Complete(path)),
             _ => Some(Signal::Created(path)),
         };
     }
     if mask.contains(EventMask::MOVED_TO) {
         let is_link = fs::symlink_metadata(&path).is_ok_and(|of| of.is_symlink());
-        return Some(if is_link { Signal::Moved } else { Signal::Complete(path) });
+        return Some(if is_link { Signal::FoldersChanged } else { Signal::Complete(path) });
     }
     if mask.contains(EventMask::CLOSE_WRITE) {
         return Some(Signal::Complete(path));
@@ -187,9 +187,9 @@ fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
         return Some(Signal::Written(path));
     }
     if went {
-        return Some(Signal::Gone(path));
+        return Some(Signal::Removed(path));
     }
-    mask.contains(EventMask::ATTRIB).then_some(Signal::Altered(path))
+    mask.contains(EventMask::ATTRIB).then_some(Signal::MetadataChanged(path))
 }
 
 /// The watches of a rescan. Watches that are not renewed are removed.

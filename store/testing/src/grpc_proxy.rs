@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long it may take to start.
+/// How long the proxy may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One `etcd grpc-proxy` process. It is killed when this is dropped.
@@ -39,7 +39,7 @@ impl GrpcProxy {
     /// Kills the process.
     ///
     /// # Errors
-    /// Those of the system.
+    /// When the system cannot kill it.
     pub async fn kill(&mut self) -> io::Result<()> {
         self.process.kill().await
     }
@@ -57,7 +57,7 @@ impl GrpcProxy {
         let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
             if let Some(status) = self.process.try_wait()? {
-                return Err(io::Error::other(format!("etcd grpc-proxy ended at once: {status}")));
+                return Err(io::Error::other(format!("etcd grpc-proxy ended while starting: {status}")));
             }
             if Instant::now() > deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "etcd grpc-proxy does not listen"));

@@ -175,15 +175,15 @@ current-context: here
         self.shared.faults.lock().token = Some(token.to_owned());
     }
 
-    /// Knows the owner of this token from now on in reviews, who may get these paths.
-    pub fn know_token(&self, token: &str, name: &str, paths: &[&str]) {
+    /// Adds a token for reviews, with the name of its user, who may get these paths.
+    pub fn add_user_token(&self, token: &str, name: &str, paths: &[&str]) {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         let user = User { name: name.to_owned(), paths };
         self.shared.faults.lock().users.insert(token.to_owned(), user);
     }
 
-    /// Forgets the owner of this token.
-    pub fn forget_token(&self, token: &str) {
+    /// Removes a token that [`Self::add_user_token`] has added.
+    pub fn remove_user_token(&self, token: &str) {
         self.shared.faults.lock().users.remove(token);
     }
 

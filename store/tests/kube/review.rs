@@ -1,4 +1,4 @@
-//! Reviews of tokens.
+//! Whether the owner of a token may read a path: token reviews and subject access reviews.
 
 use contiv_store::kube::{KubeAddress, Review, TokenReviewer};
 use contiv_store_testing::ApiServer;
@@ -13,8 +13,8 @@ fn reviewer(server: &ApiServer) -> TokenReviewer {
 #[tokio::test]
 async fn token_owner_may_read_paths_that_the_api_server_allows() {
     let server = ApiServer::start().unwrap();
-    server.know_token("scraper", "prometheus", &["/metrics"]);
-    server.know_token("stranger", "somebody", &["/version"]);
+    server.add_user_token("scraper", "prometheus", &["/metrics"]);
+    server.add_user_token("stranger", "somebody", &["/version"]);
     let reviewer = reviewer(&server);
     for (token, expected) in [
         ("scraper", Review::Allowed),
@@ -28,7 +28,7 @@ async fn token_owner_may_read_paths_that_the_api_server_allows() {
 #[tokio::test]
 async fn reviewer_without_permission_names_the_needed_rule() {
     let server = ApiServer::start().unwrap();
-    server.know_token("scraper", "prometheus", &["/metrics"]);
+    server.add_user_token("scraper", "prometheus", &["/metrics"]);
     let reviewer = reviewer(&server);
     server.deny("subjectaccessreviews", Some(403));
     let error = reviewer.may_read("scraper", "/metrics").await.unwrap_err().to_string();

@@ -15,10 +15,10 @@ use nix::{
 
 use super::{LabError, Namespace, Result, wait_for};
 
-/// The folder of files that programs of the lab write, on the lab's own tmpfs.
+/// The folder for the files of the lab's programs. It is on the lab's own tmpfs.
 const SCRATCH: &str = "/run/contiv-lab";
 
-/// The path of a new folder or file of the lab, whose parent folder exists.
+/// The path for a file or folder of the lab's programs. Its parent folder is created; the file itself is not.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let path = PathBuf::from(SCRATCH).join(name);
     let parent = path.parent().unwrap_or(&path);

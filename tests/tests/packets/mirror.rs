@@ -20,8 +20,8 @@ fn is_answered(lab: &Lab, service: &Service, by: &str) -> bool {
         .is_ok_and(|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == by))
 }
 
-/// Removes everything of the agent from the kernel, as a reboot would.
-fn forget_everything(lab: &Lab) -> Result<()> {
+/// Removes everything that the agent has programmed from the kernel, as a reboot would.
+fn clear_kernel(lab: &Lab) -> Result<()> {
     lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"]).map(drop)
 }
 
@@ -31,10 +31,10 @@ fn agent_without_store_starts_from_mirror_and_catches_up() -> Result<()> {
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let mut etcd = Etcd::start(lab)?;
-        let [web, gone] =
-            [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        let [web, deleted] =
+            [("web", 80), ("deleted", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
         etcd.put(&web)?;
-        etcd.put(&gone)?;
+        etcd.put(&deleted)?;
         let options = AgentOptions::with_store(etcd.url());
         let agent = Agent::start(lab, &options)?;
         agent.wait_until_saved()?;
@@ -45,31 +45,31 @@ fn agent_without_store_starts_from_mirror_and_catches_up() -> Result<()> {
         agent.wait_until_saved()?;
         agent.kill()?;
         etcd.kill()?;
-        forget_everything(lab)?;
+        clear_kernel(lab)?;
         assert!(!is_answered(lab, &web, "pod3"));
 
         let agent = Agent::start(lab, &options)?;
-        assert!(is_answered(lab, &web, "pod3") && is_answered(lab, &gone, "pod1"));
-        let said = agent.status()?;
-        assert_eq!((&said["from_mirror"], &said["ready"]), (&true.into(), &true.into()), "{said}");
-        assert!(said["store_down"]["reason"].is_string(), "{said}");
+        assert!(is_answered(lab, &web, "pod3") && is_answered(lab, &deleted, "pod1"));
+        let status = agent.status()?;
+        assert_eq!((&status["from_mirror"], &status["ready"]), (&true.into(), &true.into()), "{status}");
+        assert!(status["store_down"]["reason"].is_string(), "{status}");
 
         etcd.start_again()?;
-        etcd.delete(&gone)?;
-        let back = Service { backends: vec![lab.pod4.host], ..web.clone() };
-        etcd.put(&back)?;
-        agent.wait_until_applied(&back)?;
-        agent.wait_until_gone(&gone)?;
-        assert!(is_answered(lab, &web, "pod4") && !is_answered(lab, &gone, "pod1"));
-        let said = agent.status()?;
-        assert_eq!((&said["from_mirror"], said.get("store_down")), (&false.into(), None), "{said}");
+        etcd.delete(&deleted)?;
+        let moved_again = Service { backends: vec![lab.pod4.host], ..web.clone() };
+        etcd.put(&moved_again)?;
+        agent.wait_until_applied(&moved_again)?;
+        agent.wait_until_gone(&deleted)?;
+        assert!(is_answered(lab, &web, "pod4") && !is_answered(lab, &deleted, "pod1"));
+        let status = agent.status()?;
+        assert_eq!((&status["from_mirror"], status.get("store_down")), (&false.into(), None), "{status}");
         Ok(())
     })
 }
 
 #[test]
-fn value_bad_since_the_stop_keeps_its_last_good_state() -> Result<()> {
-    let test = "mirror::value_bad_since_the_stop_keeps_its_last_good_state";
+fn value_corrupted_while_stopped_keeps_its_last_good_state() -> Result<()> {
+    let test = "mirror::value_corrupted_while_stopped_keeps_its_last_good_state";
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let etcd = Etcd::start(lab)?;
@@ -110,16 +110,16 @@ fn damaged_mirror_is_quarantined_and_replaced() -> Result<()> {
         let file = folder.join("mirror.redb");
         lab.node.exec(&["truncate", "--size=-5000", &file.to_string_lossy()])?;
 
-        // With the store the file is not needed; without the store there is no state, and none is invented.
+        // While the store is reachable, the file is not needed, and a new one is written.
         let agent = Agent::start(lab, &options)?;
         assert!(is_answered(lab, &web, "pod1"));
         agent.wait_until_saved()?;
         assert!(folder.join("mirror.redb.damaged").exists());
         agent.stop()?;
         etcd.kill()?;
-        forget_everything(lab)?;
+        clear_kernel(lab)?;
         let agent = Agent::start(lab, &options)?;
-        assert!(is_answered(lab, &web, "pod1"), "the new one is as good as the old one was");
+        assert!(is_answered(lab, &web, "pod1"), "the new file is used");
         agent.stop().map(drop)
     })
 }
@@ -143,7 +143,7 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         etcd.kill()?;
 
         let start_from_the_mirror = |what: &str| {
-            forget_everything(lab)?;
+            clear_kernel(lab)?;
             let agent = Agent::start(lab, &options)?;
             assert_eq!(agent.status()?["from_mirror"], true, "{what}");
             assert!(is_answered(lab, &web, "pod1"), "{what}");
@@ -168,13 +168,16 @@ fn full_or_read_only_disk_starts_from_the_mirror() -> Result<()> {
         let moved = Service { backends: vec![lab.pod3.host], ..web.clone() };
         etcd.put(&moved)?;
         agent.wait_until_applied(&moved)?;
-        wait_until("it is said that nothing is saved", EVENT_TIMEOUT, || {
+        wait_until("the status reports that nothing is saved", EVENT_TIMEOUT, || {
             agent.status().is_ok_and(|status| status["mirror"]["error"].is_string())
         })?;
         lab.node.exec(&["mount", "-o", "remount,rw", &folder])?;
         etcd.put(&web)?;
         agent.wait_until_saved()?;
-        assert!(!std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(), "it never was");
+        assert!(
+            !std::path::Path::new(&format!("{folder}/mirror.redb.damaged")).exists(),
+            "the file was never damaged"
+        );
         agent.stop().map(drop)
     })
 }
@@ -196,7 +199,7 @@ fn manifests_broken_while_stopped_keep_their_saved_state() -> Result<()> {
         let broken = "{apiVersion: v1, kind: Service, metadata: {name: api}, spec: {clusterIP: nowhere}}";
         manifests.write("api.yaml", broken)?;
         for _ in 0..2 {
-            forget_everything(lab)?;
+            clear_kernel(lab)?;
             let agent = Agent::start(lab, &options)?;
             assert!(is_answered(lab, &web, "pod1"), "it is applied after every start");
             let api = agent.http("GET", "/services/default/api")?;
@@ -219,8 +222,8 @@ fn manifests_broken_while_stopped_keep_their_saved_state() -> Result<()> {
 }
 
 #[test]
-fn services_on_one_address_keep_their_winner_over_restart() -> Result<()> {
-    isolated("mirror::services_on_one_address_keep_their_winner_over_restart", |lab| {
+fn services_with_same_address_keep_their_winner_over_restart() -> Result<()> {
+    isolated("mirror::services_with_same_address_keep_their_winner_over_restart", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
         let manifests = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod1.host]);
@@ -231,7 +234,7 @@ fn services_on_one_address_keep_their_winner_over_restart() -> Result<()> {
         assert!(is_answered(lab, &web, "pod1"));
         manifests.put(&api)?;
         agent.wait_until_applied(&api)?;
-        // Neither has a creation time, so the smaller name counts.
+        // Neither has a creation time, so the smaller name wins.
         assert!(is_answered(lab, &web, "pod3"));
         agent.stop()?;
         let agent = Agent::start(lab, &options)?;

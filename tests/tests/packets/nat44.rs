@@ -1,5 +1,6 @@
-//! Scenarios of Contiv's nat44 renderer and its options that are seen with packets only: where what leaves the cluster goes out
-//! and with which address, fragments, idle flows, and answers that come back by another way.
+//! Scenarios of Contiv's tests of its nat44 renderer, and of its options, that can only be checked with packets: the interface and
+//! source address of packets that leave the cluster, fragments, idle flows, and answers that arrive at another interface. The
+//! numbers are those of `contiv_scenarios.rs` in the tests of `contiv-model`.
 
 use std::{
     io,
@@ -17,16 +18,17 @@ use contiv_tests::{
     },
 };
 
+/// The port of servers that are reached directly, not through a service.
 const PORT: u16 = 7070;
 /// The time without an answer after which a packet counts as dropped.
 const NO_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time limit for expected events. Generous.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Between the nodes.
+/// The interface of the tunnel between the nodes.
 const TUNNEL: &str = "vxlan0";
-/// Behind the client, on none of its networks.
+/// Addresses of hosts behind the client, on none of the networks of the lab.
 const FAR: [&str; 2] = ["198.18.0.1", "2001:db8:18::1"];
-/// A second network of the node and the client: the addresses of both.
+/// The addresses on the second network: those of the node, and those of the other machine.
 const SECOND: [[&str; 2]; 2] = [["203.0.113.1", "2001:db8:203::1"], ["203.0.113.2", "2001:db8:203::2"]];
 
 /// Scenario 11.
@@ -43,10 +45,11 @@ fn pods_of_a_node_without_gateway_reach_routed_destinations() -> Result<()> {
         for (family, protocol) in flows() {
             assert_eq!(
                 seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
-                node(lab, family)
+                node_address(lab, family)
             );
-            let outcome = lab.pod2.ask_within(protocol, far(family), NO_ANSWER_TIMEOUT)?;
-            // The kernel keeps the ICMP error from a UDP socket, and sends few of ICMPv6.
+            let outcome = lab.pod2.ask_within(protocol, far_address(family), NO_ANSWER_TIMEOUT)?;
+            // A time-out counts too: UDP sockets are not told of this ICMP error, and the kernel limits the rate of ICMPv6
+            // errors.
             let refused = matches!(outcome, Outcome::Unreachable | Outcome::TimedOut);
             assert!(refused, "{family:?} {protocol:?}: nothing leaves: {outcome:?}");
             lab.pod2.ask(protocol, web.address(lab, Frontend::ClusterIp, family))?.answer()?;
@@ -55,8 +58,8 @@ fn pods_of_a_node_without_gateway_reach_routed_destinations() -> Result<()> {
     })
 }
 
-/// Scenarios 1 and 12. Contiv excludes its tunnels by identity mappings; here they are the node's own packets, and what is inside
-/// stays in the cluster.
+/// Scenarios 1 and 12. Contiv excludes its tunnels by identity mappings. Here no exclusion is needed: the packets of the tunnel
+/// are the node's own, and the packets inside stay in the cluster.
 #[test]
 fn pods_keep_their_addresses_in_tunnels_between_nodes() -> Result<()> {
     isolated("nat44::pods_keep_their_addresses_in_tunnels_between_nodes", |lab| {
@@ -74,10 +77,13 @@ fn pods_keep_their_addresses_in_tunnels_between_nodes() -> Result<()> {
             for to in [direct, web.address(lab, Frontend::ClusterIp, family)] {
                 let before = received(&lab.node, TUNNEL)?;
                 assert_eq!(seen_by("pod3", &lab.pod2, protocol, to)?, pod, "{to}");
-                assert!(received(&lab.node, TUNNEL)? > before, "{to}: the answer came by another way");
+                assert!(
+                    received(&lab.node, TUNNEL)? > before,
+                    "{to}: the answer arrived at another interface"
+                );
             }
             let outside = lab.client.host.socket(family, PORT);
-            assert_eq!(seen_by("client", &lab.pod2, protocol, outside)?, node(lab, family));
+            assert_eq!(seen_by("client", &lab.pod2, protocol, outside)?, node_address(lab, family));
         }
         agent.stop().map(drop)
     })
@@ -99,18 +105,18 @@ fn egress_of_pods_has_the_address_of_the_gateways_interface() -> Result<()> {
             })
             .join("\n"),
         )?;
-        let servers =
-            flows().map(|(family, protocol)| Server::start(&lab.client, "far", protocol, far(family)));
+        let servers = flows()
+            .map(|(family, protocol)| Server::start(&lab.client, "far", protocol, far_address(family)));
         let _servers = servers.collect::<Result<Vec<Server>>>()?;
-        for (family, [_, gateway]) in ["-4", "-6"].into_iter().zip(by_family()) {
+        for (family, [_, gateway]) in ["-4", "-6"].into_iter().zip(second_network_by_family()) {
             lab.node.exec(&["ip", family, "route", "replace", "default", "via", gateway])?;
         }
         let agent = start(lab, &state, &["--masquerade-egress"])?;
         for (family, protocol) in flows() {
-            let [ours, _] = by_family()[usize::from(family == Family::V6)];
-            assert_eq!(seen_by("far", &lab.pod2, protocol, far(family))?.to_string(), ours);
+            let [ours, _] = second_network_by_family()[usize::from(family == Family::V6)];
+            assert_eq!(seen_by("far", &lab.pod2, protocol, far_address(family))?.to_string(), ours);
             let other = seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?;
-            assert_eq!(other, node(lab, family), "on the network of the main interface");
+            assert_eq!(other, node_address(lab, family), "on the network of the main interface");
         }
         agent.stop().map(drop)
     })
@@ -130,7 +136,7 @@ fn egress_of_pods_is_masqueraded_without_a_known_node_address() -> Result<()> {
         for (family, protocol) in flows() {
             assert_eq!(
                 seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
-                node(lab, family)
+                node_address(lab, family)
             );
         }
         agent.stop().map(drop)
@@ -148,7 +154,7 @@ fn agent_without_services_masquerades_egress() -> Result<()> {
         for (family, protocol) in flows() {
             assert_eq!(
                 seen_by("client", &lab.pod2, protocol, lab.client.host.socket(family, PORT))?,
-                node(lab, family)
+                node_address(lab, family)
             );
             for frontend in [Frontend::ClusterIp, Frontend::ExternalIp] {
                 let to = web.address(lab, frontend, family);
@@ -203,7 +209,7 @@ fn fragmented_datagrams_reach_their_backend_and_so_do_answers() -> Result<()> {
     })
 }
 
-/// `cleanupIdleNATSessions`: here the kernel does that.
+/// `cleanupIdleNATSessions`: here conntrack's timeouts do that.
 #[test]
 fn idle_flows_are_forgotten_by_the_kernel() -> Result<()> {
     isolated("nat44::idle_flows_are_forgotten_by_the_kernel", |lab| {
@@ -226,20 +232,20 @@ fn idle_flows_are_forgotten_by_the_kernel() -> Result<()> {
     })
 }
 
-/// Contiv translates answers back at the interfaces of backends only. Here they may come by any way, as they do on nodes with
-/// several networks.
+/// Contiv translates answers back only at the interfaces of backends. Here they may arrive at any interface, as they do on nodes
+/// with several networks.
 #[test]
-fn answers_by_an_interface_of_no_backend_are_translated_back() -> Result<()> {
-    isolated("nat44::answers_by_an_interface_of_no_backend_are_translated_back", |lab| {
+fn answers_through_an_interface_without_backends_are_translated_back() -> Result<()> {
+    isolated("nat44::answers_through_an_interface_without_backends_are_translated_back", |lab| {
         let _backends = Responder::start_all([&lab.pod3], TARGET_PORT)?;
         let state = Manifests::new(lab)?;
         let web = Service::new("web", 80, &[lab.pod3.host]);
         state.put(&web)?;
         add_second_network(lab, &lab.node2)?;
-        for (family, [ours, _]) in Family::BOTH.into_iter().zip(by_family()) {
+        for (family, [ours, _]) in Family::BOTH.into_iter().zip(second_network_by_family()) {
             lab.node2.exec(&["ip", "route", "replace", &ranges::PODS.cidr(family), "via", ours])?;
         }
-        // Pods are where services answer, and `eth1` is no interface of services or backends.
+        // Services answer at the interfaces of pods; `eth1` is neither an interface of services nor of backends.
         let flags = ["--service-interfaces=external", "--external-interfaces=pod*"];
         let agent = start(lab, &state, &flags)?;
         let snapshot = agent.http("GET", "/snapshot")?.json()?;
@@ -250,13 +256,13 @@ fn answers_by_an_interface_of_no_backend_are_translated_back() -> Result<()> {
             let before = received(&lab.node, "eth1")?;
             let seen = seen_by("pod3", &lab.pod1, protocol, web.address(lab, Frontend::ClusterIp, family))?;
             assert_eq!(seen, lab.pod1.host.address(family));
-            assert!(received(&lab.node, "eth1")? > before, "the answer came by another way");
+            assert!(received(&lab.node, "eth1")? > before, "the answer arrived at another interface");
         }
         agent.stop().map(drop)
     })
 }
 
-/// Manifests with a service behind which are a pod of this node and one of the other.
+/// Manifests with a service that has two backends: a pod of this node, and a pod of the other node.
 fn state_with_web(lab: &Lab) -> Result<(Manifests, Service)> {
     let state = Manifests::new(lab)?;
     let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
@@ -284,23 +290,23 @@ fn seen_by(server: &str, from: &Namespace, protocol: Protocol, to: SocketAddr) -
     Ok(answer.seen_source.ip())
 }
 
-const fn node(lab: &Lab, family: Family) -> IpAddr {
+const fn node_address(lab: &Lab, family: Family) -> IpAddr {
     lab.node.host.address(family)
 }
 
-fn far(family: Family) -> SocketAddr {
+fn far_address(family: Family) -> SocketAddr {
     let address = FAR[usize::from(family == Family::V6)];
     SocketAddr::new(address.parse().unwrap_or(IpAddr::from([0; 4])), PORT)
 }
 
-/// The addresses of the node and of the other end on the second network, of each family.
-const fn by_family() -> [[&'static str; 2]; 2] {
+/// The addresses on the second network, IPv4 first: for each family those of the node and of the other machine.
+const fn second_network_by_family() -> [[&'static str; 2]; 2] {
     let [[ours4, ours6], [theirs4, theirs6]] = SECOND;
     [[ours4, theirs4], [ours6, theirs6]]
 }
 
-/// The end of a VXLAN tunnel, with this number, by which a node reaches the pods of another one; the other end has the other
-/// number.
+/// Adds one end of the VXLAN tunnel, through which the node `from` reaches the pods of the node `to`. The ends are numbered 1
+/// and 2.
 fn add_tunnel(from: &Namespace, to: &Namespace, number: u8, pods: &Range) -> Result<()> {
     let (local, remote, other) = (from.host.v4, to.host.v4, 3 - number);
     let script = format!(
@@ -363,7 +369,7 @@ fn fragments(host: &Namespace, family: Family) -> Result<u64> {
     found.ok_or_else(|| LabError::Unexpected("the kernel does not count fragments".to_owned()))
 }
 
-/// How many packets came in by an interface.
+/// How many packets an interface has received.
 fn received(host: &Namespace, interface: &str) -> Result<u64> {
     let text = host.exec(&["cat", "/proc/net/dev"])?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{interface}:")));

@@ -131,8 +131,8 @@ async fn token_of_a_file_is_needed_and_a_new_one_counts_at_once() {
 async fn token_reviews_of_scrapes_are_cached() {
     let harness = ready().await;
     let server = ApiServer::start().unwrap();
-    server.know_token("scraper", "prometheus", &["/metrics"]);
-    server.know_token("stranger", "somebody", &["/version"]);
+    server.add_user_token("scraper", "prometheus", &["/metrics"]);
+    server.add_user_token("stranger", "somebody", &["/version"]);
     let kubeconfig = Some(server.kubeconfig().unwrap());
     let reviewer = TokenReviewer::new(KubeAddress { kubeconfig, ..KubeAddress::default() });
     let address = serve(&harness, ScrapeGuard::new(None, Some(reviewer)), None).await;
@@ -147,7 +147,7 @@ async fn token_reviews_of_scrapes_are_cached() {
         assert_eq!(scrape_with_token(address, "scraper").await, 200);
     }
     assert_eq!(server.take_requests().len(), 2, "one review of the token, one of its rights");
-    server.forget_token("scraper");
+    server.remove_user_token("scraper");
     assert_eq!(scrape_with_token(address, "scraper").await, 200, "what was said counts for a while");
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(11)).await;

@@ -6,14 +6,14 @@ use contiv_model::ContivService;
 
 use crate::{
     counters::ServiceConnections,
-    metrics::Sizes,
+    metrics::ServiceSizes,
     node::{Quarantined, Record, RendererView, Status},
 };
 
 /// The content of the page.
 pub(super) struct Content {
     pub(super) status: Status,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: ServiceSizes,
     pub(super) renderers: Vec<RendererView>,
     pub(super) services: Vec<Arc<ContivService>>,
     /// None if nothing is counted.

@@ -17,7 +17,7 @@ use self::{
     html::{Page, escape},
 };
 use super::{Api, error::ApiError, history_query::HistoryQuery};
-use crate::{metrics::Sizes, node::Core};
+use crate::{metrics::ServiceSizes, node::Core};
 
 /// How many of the newest events are plotted.
 const PLOTTED_EVENTS: usize = 200;
@@ -27,7 +27,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
     let services = api.query(Core::services).await?;
     let content = Content {
         status: api.query(Core::status).await?,
-        sizes: api.query(Sizes::of).await?,
+        sizes: api.query(ServiceSizes::of).await?,
         renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,

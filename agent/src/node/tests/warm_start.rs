@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::node::{Core, Record, Request};
 use crate::{
     health::HealthCheckView,
-    metrics::Sizes,
+    metrics::ServiceSizes,
     test_support::{
         Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice, node,
         service, slice, snapshot,
@@ -86,7 +86,7 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
         status: (status.ready, status.synced, status.from_mirror, status.revision),
         services: format!("{:?}", harness.ask(Core::services).await),
         snapshot: format!("{:?}", harness.ask(Core::snapshot).await),
-        sizes: format!("{:?}", harness.ask(Sizes::of).await),
+        sizes: format!("{:?}", harness.ask(ServiceSizes::of).await),
         quarantined: quarantined
             .into_iter()
             .map(|entry| format!("{} {}", entry.source, entry.reason))

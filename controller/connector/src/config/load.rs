@@ -8,7 +8,8 @@ impl ConnectorConfig {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// When it cannot be read, and everything that is wrong with it, with its place.
+    /// When the file cannot be read or is invalid. Invalid TOML is one problem with its line; invalid settings are all reported,
+    /// each with its key.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| {
@@ -17,16 +18,16 @@ impl ConnectorConfig {
         Self::parse(&name, &text)
     }
 
-    /// Reads and checks the text of a file. `name` is its name in problems.
+    /// Reads and checks the text of a file. Errors call the file `name`.
     ///
     /// # Errors
     /// As [`ConnectorConfig::load`].
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let config = toml::Deserializer::parse(text)
-            .map_err(|error| located(name, text, "", &error))
+            .map_err(|error| parse_error(name, text, "", &error))
             .and_then(|deserializer| {
                 serde_path_to_error::deserialize::<_, Self>(deserializer)
-                    .map_err(|error| located(name, text, &error.path().to_string(), error.inner()))
+                    .map_err(|error| parse_error(name, text, &error.path().to_string(), error.inner()))
             })?;
         let problems = config.problems();
         if problems.is_empty() {
@@ -36,7 +37,8 @@ impl ConnectorConfig {
     }
 }
 
-fn located(name: &str, text: &str, key: &str, error: &toml::de::Error) -> ConfigError {
+/// An error of the TOML parser as `FILE:LINE: KEY: MESSAGE`.
+fn parse_error(name: &str, text: &str, key: &str, error: &toml::de::Error) -> ConfigError {
     let line = error
         .span()
         .map_or(1, |span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
@@ -54,7 +56,7 @@ mod tests {
 
     #[cfg(feature = "dns")]
     #[test]
-    fn example_of_documents_is_read() {
+    fn example_in_documentation_is_valid() {
         let text = include_str!("../../../../docs/connector.md");
         let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let config = ConnectorConfig::parse("connector.md", example).unwrap();
@@ -64,26 +66,26 @@ mod tests {
 
     #[cfg(not(feature = "dns"))]
     #[test]
-    fn registry_of_a_feature_left_out_is_refused_by_its_name() {
-        let wrong = problems(
+    fn registry_that_needs_disabled_cargo_feature_is_refused() {
+        let error = problems(
             "[[registries]]\nname = \"a\"\ndns = { services = { web = \"_http._tcp.web.example.org\" } }\n",
         );
         assert_eq!(
-            wrong,
+            error,
             "c.toml: registries[0].dns: this contiv was built without the cargo feature dns; take a build with it"
         );
     }
 
     #[test]
-    fn errors_are_named_with_file_line_and_key() {
-        let wrong =
+    fn errors_name_file_line_and_key() {
+        let error =
             problems("namespace = \"x\"\n\n[[registries]]\nname = \"a\"\nconsul = { uri = \"http://c\" }\n");
-        assert!(wrong.starts_with("c.toml:5: registries[0].consul") && wrong.contains("uri"), "{wrong}");
-        let wrong =
+        assert!(error.starts_with("c.toml:5: registries[0].consul") && error.contains("uri"), "{error}");
+        let error =
             problems("[[registries]]\nname = \"a\"\nconsul = { url = \"http://c\", wait = \"long\" }\n");
         assert!(
-            wrong.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is not a duration"),
-            "{wrong}"
+            error.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is not a duration"),
+            "{error}"
         );
         assert!(problems("registries = [\n").starts_with("c.toml:"));
         assert!(problems("").contains("registries"));
@@ -99,18 +101,18 @@ mod tests {
             "http://consul:8500?token=s3cret",
             "http://consul:8500/?token=s3cret#s3cret",
         ] {
-            let wrong = problems(&format!("[[registries]]\nname = \"a\"\nconsul = {{ url = \"{url}\" }}\n"));
+            let error = problems(&format!("[[registries]]\nname = \"a\"\nconsul = {{ url = \"{url}\" }}\n"));
             assert!(
-                wrong.starts_with("c.toml: registries[0].consul.url: ") && wrong.contains("consul"),
-                "{wrong}"
+                error.starts_with("c.toml: registries[0].consul.url: ") && error.contains("consul"),
+                "{error}"
             );
-            assert!(!wrong.contains("s3"), "{url}: {wrong}");
+            assert!(!error.contains("s3"), "{url}: {error}");
         }
     }
 
     #[test]
     fn errors_of_validation_are_reported_together() {
-        let wrong = problems(
+        let error = problems(
             "namespace = \"a/b\"\nsync-period = \"100ms\"\ncluster-ip-ranges = [\"10.0.0.0/16\", \"10.1.0.0/16\", \"fd00::/127\"]\n\
              [[registries]]\nname = \"A\"\nfile = \"/f\"\nservice-port = 0\n\
              [[registries]]\nname = \"A\"\n\
@@ -134,7 +136,7 @@ mod tests {
             "registries[2].consul.connections: ",
             if cfg!(feature = "dns") { "registries[3].dns.services.web: " } else { "registries[3].dns: " },
         ] {
-            assert!(wrong.contains(&format!("c.toml: {expected}")), "{expected} is not in\n{wrong}");
+            assert!(error.contains(&format!("c.toml: {expected}")), "{expected} is not in\n{error}");
         }
     }
 }

@@ -128,7 +128,7 @@ impl<'a> DesiredServices<'a> {
                     if addresses.is_empty() {
                         left_out(&host.address, "has no address that other hosts can send to");
                     }
-                    let at = |address: &IpAddr| host.clone().at(*address);
+                    let at = |address: &IpAddr| host.clone().with_address(*address);
                     resolved.to_mut().instances.extend(addresses.iter().map(at));
                 }
             }

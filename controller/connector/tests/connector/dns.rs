@@ -89,7 +89,7 @@ async fn changed_host_name_of_an_instance_is_looked_up_again() {
         host_lookup: Some(Arc::new(DnsHosts::new(vec![server.address()]))),
         ..Setup::default()
     });
-    let host = instance("10.0.0.9", 5432).at("db.example.org".to_owned());
+    let host = instance("10.0.0.9", 5432).with_address("db.example.org".to_owned());
     let db = SourceService { hosts: BTreeSet::from([host]), ..SourceService::default() };
     running.act(ScriptedAction::All(Catalog::from([("db".to_owned(), Some(Arc::new(db)))])));
     running.wait_until_backends("db", &["10.0.0.1 5432"]).await;

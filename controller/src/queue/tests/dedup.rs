@@ -9,7 +9,7 @@ async fn key_that_waits_is_not_added_again_and_order_is_kept() {
         queue.add(key);
     }
     assert_eq!(queue.len(), 3);
-    assert_eq!(now(&queue).await, ["b", "a", "c"]);
+    assert_eq!(take_ready(&queue).await, ["b", "a", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -19,26 +19,26 @@ async fn key_added_during_its_processing_is_processed_afterwards() {
     let work = queue.get().await.unwrap();
     queue.add("a");
     queue.add("a");
-    assert_eq!(now(&queue).await, Vec::<&str>::new(), "it is being worked on");
+    assert_eq!(take_ready(&queue).await, Vec::<&str>::new(), "it is being worked on");
     drop(work);
-    assert_eq!(now(&queue).await, ["a"], "once, however often it was added meanwhile");
+    assert_eq!(take_ready(&queue).await, ["a"], "once, however often it was added meanwhile");
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_in_process_does_not_block_other_keys() {
+async fn key_that_is_being_processed_does_not_block_others() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
     for key in ["a", "b", "c"] {
         queue.add(key);
     }
-    assert_eq!(now(&queue).await, ["b", "c"]);
+    assert_eq!(take_ready(&queue).await, ["b", "c"]);
     drop(work);
-    assert_eq!(now(&queue).await, ["a"]);
+    assert_eq!(take_ready(&queue).await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_key_in_process_waits_for_its_worker() {
+async fn delayed_key_that_is_being_processed_waits_for_its_worker() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -49,7 +49,7 @@ async fn delayed_key_in_process_waits_for_its_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pending_key_is_not_scheduled_second_time() {
+async fn key_that_is_due_is_not_scheduled_again() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -73,10 +73,10 @@ async fn key_of_a_panicked_worker_can_be_processed_again() {
     };
     assert!(task.await.is_err());
     queue.add("a");
-    assert_eq!(now(&queue).await, ["a"]);
+    assert_eq!(take_ready(&queue).await, ["a"]);
 }
 
-/// consul re-queues the first payload of a key; a queue without payloads cannot.
+/// Consul's queue has payloads, and hands out the first one again. Here it holds only keys, and workers read the object.
 #[tokio::test(start_paused = true)]
 async fn worker_reads_the_newest_state_after_several_adds() {
     let queue = WorkQueue::new("test");
@@ -93,7 +93,7 @@ async fn worker_reads_the_newest_state_after_several_adds() {
     assert!(queue.is_empty());
 }
 
-/// consul's limiter changes its counts under a read lock.
+/// Consul's rate limiter changes its counts under a read lock, so that some may be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_failures_are_all_counted() {
     let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };

@@ -41,7 +41,7 @@ async fn eight_metrics_have_their_names_and_queue_label() {
     assert_eq!(queue.retry(*a), Retry::After(ms(5)));
     assert_eq!(queue.retry(*a), Retry::Dropped);
     drop((a, b));
-    assert_eq!(now(&queue).await, ["c"]);
+    assert_eq!(take_ready(&queue).await, ["c"]);
     let text = scrape(&registry);
     assert_has(&text, r#"workqueue_depth{name="endpoints"} 0"#);
     assert_has(&text, r#"workqueue_retries_total{name="endpoints"} 1"#);

@@ -4,11 +4,13 @@ use proptest::{collection::btree_map, prelude::*, sample::subsequence};
 use super::*;
 use crate::route::{AddressKind, plan::Purpose};
 
-/// Few, so that services share them.
+/// External IPs of services. There are few, so that services share them.
 const EXTERNAL: [&str; 4] = ["198.51.100.1", "198.51.100.2", "2001:db8::1", "192.0.2.1"];
+/// Addresses of the node, of which one is also an external IP.
 const LOCAL: [&str; 3] = ["192.0.2.1", "192.0.2.2", "fd00::1"];
 
-fn some(texts: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<IpAddr>> {
+/// Any subset of these addresses.
+fn subset_of(texts: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<IpAddr>> {
     let all: Vec<IpAddr> = texts.iter().map(|text| text.parse().unwrap()).collect();
     subsequence(all.clone(), 0..=all.len()).prop_map(BTreeSet::from_iter)
 }
@@ -19,14 +21,14 @@ fn service() -> impl Strategy<Value = ContivService> {
         let state = if ready { BackendState::Ready } else { BackendState::Terminating };
         Backend { local, state, ..Backend::new((address, 8080).into()) }
     });
-    (some(&EXTERNAL), proptest::option::of(backend), any::<bool>()).prop_map(
-        |(external_ips, backend, local)| {
+    (subset_of(&EXTERNAL), proptest::option::of(backend), any::<bool>()).prop_map(
+        |(external_ips, backend, has_local_policy)| {
             let backends = backend.into_iter().collect();
             let port =
                 ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
             ContivService {
                 external_ips: external_ips.into(),
-                external_policy: if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
+                external_policy: if has_local_policy { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
                 ports: vec![port],
                 ..ContivService::new(ServiceId::new("default", ""))
             }
@@ -35,7 +37,7 @@ fn service() -> impl Strategy<Value = ContivService> {
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let node = (some(&LOCAL), some(&LOCAL)).prop_map(|(primary_ips, local_ips)| NodeFacts {
+    let node = (subset_of(&LOCAL), subset_of(&LOCAL)).prop_map(|(primary_ips, local_ips)| NodeFacts {
         primary_ips,
         local_ips,
         ..NodeFacts::default()
@@ -51,7 +53,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
 
 proptest! {
     #[test]
-    fn step_by_step_leads_to_same_as_from_scratch(
+    fn updates_lead_to_the_same_state_as_a_full_computation(
         snapshots in proptest::collection::vec(snapshot(), 2..5),
         keeps_node in any::<bool>(),
     ) {
@@ -62,11 +64,11 @@ proptest! {
             if keeps_node {
                 after.node.clone_from(&before.node);
             }
-            let was: BTreeSet<Destination> = desired.destinations().collect();
+            let old: BTreeSet<Destination> = desired.destinations().collect();
             let affected = desired.update(&ChangeSet::between(&before, &after));
             prop_assert_eq!(&desired, &Desired::new(&after, options));
-            let is: BTreeSet<Destination> = desired.destinations().collect();
-            prop_assert!(was.symmetric_difference(&is).all(|changed| affected.contains(changed)));
+            let new: BTreeSet<Destination> = desired.destinations().collect();
+            prop_assert!(old.symmetric_difference(&new).all(|changed| affected.contains(changed)));
             before = after;
         }
     }
@@ -98,11 +100,11 @@ fn shared_address_stays_until_both_services_are_deleted() {
     let mut desired = Desired::new(&snapshot, RouteOptions { advertise, ..RouteOptions::default() });
     let destination = Destination { purpose: Purpose::Advertise, address };
     assert_eq!(desired.owners(destination).count(), 2);
-    for (service, is_left) in services.into_iter().zip([true, false]) {
+    for (service, is_still_advertised) in services.into_iter().zip([true, false]) {
         let id = service.id.clone();
-        let gone = ServiceChange { old: Some(service), new: None };
-        let changes = ChangeSet { services: [(id, gone)].into(), ..ChangeSet::default() };
+        let deletion = ServiceChange { old: Some(service), new: None };
+        let changes = ChangeSet { services: [(id, deletion)].into(), ..ChangeSet::default() };
         assert!(desired.update(&changes).contains(&destination));
-        assert_eq!(desired.contains(destination), is_left);
+        assert_eq!(desired.contains(destination), is_still_advertised);
     }
 }

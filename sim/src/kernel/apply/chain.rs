@@ -104,7 +104,7 @@ impl Transaction<'_> {
         };
         let priority = priority.cast_signed();
         let is_early = kind == ChainType::Nat && priority <= PRIORITY_CONNTRACK;
-        if !kind.has_hook(hook) || is_early {
+        if !kind.allows_hook(hook) || is_early {
             return refuse(Errno::EOPNOTSUPP);
         }
         Ok(Base { kind, hook, priority, policy: policy.unwrap_or(verdict::ACCEPT.cast_unsigned()) })

@@ -179,8 +179,8 @@ impl Transaction<'_> {
 
 /// Drops the references of a rule (use counts of sets and chains). An anonymous set goes with its rule.
 fn release(table: &mut Table, rule: &Rule) {
-    let verdicts: Vec<_> = rule.verdicts().cloned().collect();
-    for data in &verdicts {
+    let all_data: Vec<_> = rule.immediate_data().cloned().collect();
+    for data in &all_data {
         table.count_use(data, false);
     }
     for handle in rule.sets() {

@@ -27,7 +27,7 @@ fn work(signals: &[Signal]) -> (Vec<String>, Vec<String>) {
 
 #[test]
 fn file_is_read_when_it_is_complete_and_not_before() {
-    use Signal::{Altered, Complete, Created, Written};
+    use Signal::{Complete, Created, MetadataChanged, Written};
     let none: Vec<String> = Vec::new();
     for (signals, at_once, later) in [
         (vec![Complete(path("a"))], vec!["read a"], vec![]),
@@ -37,8 +37,8 @@ fn file_is_read_when_it_is_complete_and_not_before() {
         (vec![Created(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
         // A hard link: it is never closed.
         (vec![Created(path("a"))], vec![], vec!["check a"]),
-        (vec![Altered(path("a"))], vec!["read a"], vec![]),
-        (vec![Written(path("a")), Altered(path("a"))], vec![], vec![]),
+        (vec![MetadataChanged(path("a"))], vec!["read a"], vec![]),
+        (vec![Written(path("a")), MetadataChanged(path("a"))], vec![], vec![]),
     ] {
         let found = work(&signals);
         assert_eq!(found.0, at_once, "{signals:?}");
@@ -51,8 +51,8 @@ fn file_is_read_when_it_is_complete_and_not_before() {
 }
 
 #[test]
-fn file_that_goes_gets_its_grace() {
-    let gone = Signal::Gone(path("a"));
+fn removed_file_is_checked_after_the_grace_time() {
+    let gone = Signal::Removed(path("a"));
     assert_eq!(work(std::slice::from_ref(&gone)), (vec![], vec!["check a".to_owned()]));
     assert_eq!(work(&[gone.clone(), Signal::Complete(path("a"))]), (vec!["read a".to_owned()], vec![]));
     // vim: the new file exists, and is still being written when the grace time ends.
@@ -67,24 +67,24 @@ fn renamed_file_is_read_and_its_old_name_checked_in_one_go() {
 }
 
 #[test]
-fn folders_are_looked_at_in_time() {
+fn changed_folders_cause_a_rescan() {
     let rescan = || vec!["rescan".to_owned()];
-    assert_eq!(work(&[Signal::Moved]), (rescan(), vec![]));
-    assert_eq!(work(&[Signal::MaybeMoved]), (vec![], rescan()));
-    assert_eq!(work(&[Signal::Lost]), (rescan(), vec![]));
+    assert_eq!(work(&[Signal::FoldersChanged]), (rescan(), vec![]));
+    assert_eq!(work(&[Signal::FoldersMayHaveChanged]), (vec![], rescan()));
+    assert_eq!(work(&[Signal::EventsLost]), (rescan(), vec![]));
 }
 
 #[test]
-fn changing_file_is_not_used() {
+fn file_that_is_being_written_or_was_removed_is_not_read() {
     let now = Instant::now();
     let mut pending = Pending::default();
     pending.note(Signal::Written(path("open")), now);
-    pending.note(Signal::Gone(path("gone")), now);
+    pending.note(Signal::Removed(path("gone")), now);
     for file in ["open", "gone"] {
         assert!(pending.must_not_be_read(&path(file)), "{file}");
     }
     assert!(!pending.must_not_be_read(&path("other")));
     // The close event may be lost with the queue.
-    pending.note(Signal::Lost, now);
+    pending.note(Signal::EventsLost, now);
     assert!(!pending.must_not_be_read(&path("open")));
 }

@@ -35,26 +35,26 @@ async fn each_way_to_change_file_has_its_signal() {
 
     fs::rename(at("a.yaml"), at("b.yaml")).unwrap();
     let renamed = Signal::Renamed { from: a, to: at("b.yaml") };
-    assert_eq!(signals(&mut watcher).await, [Signal::Gone(at("a.yaml")), renamed]);
+    assert_eq!(signals(&mut watcher).await, [Signal::Removed(at("a.yaml")), renamed]);
 
     fs::rename(at("b.yaml"), at("b.yaml~")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::Gone(at("b.yaml")), Signal::MaybeMoved]);
+    assert_eq!(signals(&mut watcher).await, [Signal::Removed(at("b.yaml")), Signal::FoldersMayHaveChanged]);
 
     fs::rename(at("b.yaml~"), at("c.yaml")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::MaybeMoved, Signal::Complete(at("c.yaml"))]);
+    assert_eq!(signals(&mut watcher).await, [Signal::FoldersMayHaveChanged, Signal::Complete(at("c.yaml"))]);
 
     fs::hard_link(at("c.yaml"), at("d.yaml")).unwrap();
     assert!(signals(&mut watcher).await.contains(&Signal::Complete(at("d.yaml"))));
 
     std::os::unix::fs::symlink("c.yaml", at("e.yaml")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::Moved]);
+    assert_eq!(signals(&mut watcher).await, [Signal::FoldersChanged]);
 
     fs::remove_file(at("d.yaml")).unwrap();
-    assert!(signals(&mut watcher).await.contains(&Signal::Gone(at("d.yaml"))));
+    assert!(signals(&mut watcher).await.contains(&Signal::Removed(at("d.yaml"))));
 
     fs::create_dir(at("sub")).unwrap();
     fs::remove_dir(at("sub")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::Moved, Signal::MaybeMoved]);
+    assert_eq!(signals(&mut watcher).await, [Signal::FoldersChanged, Signal::FoldersMayHaveChanged]);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn hidden_files_are_ignored_except_the_config_map_link() {
     std::os::unix::fs::symlink("..2024", folder.path().join("..tmp")).unwrap();
     assert_eq!(signals(&mut watcher).await, []);
     fs::rename(folder.path().join("..tmp"), folder.path().join("..data")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::Moved]);
+    assert_eq!(signals(&mut watcher).await, [Signal::FoldersChanged]);
 }
 
 #[tokio::test]
@@ -78,9 +78,9 @@ async fn folder_itself_and_link_in_its_place_are_noticed() {
     fs::create_dir(outer.path().join("other")).unwrap();
     assert_eq!(signals(&mut watcher).await, [], "its neighbours do not matter");
     fs::rename(&root, outer.path().join("old")).unwrap();
-    assert!(signals(&mut watcher).await.contains(&Signal::MaybeMoved));
+    assert!(signals(&mut watcher).await.contains(&Signal::FoldersMayHaveChanged));
     std::os::unix::fs::symlink("other", &root).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::MaybeMoved]);
+    assert_eq!(signals(&mut watcher).await, [Signal::FoldersMayHaveChanged]);
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn inotify_overflow_is_reported_as_lost_events() {
     for i in 0..=limit {
         fs::write(&files[i % 2], "x").unwrap();
     }
-    assert!(signals(&mut watcher).await.contains(&Signal::Lost));
+    assert!(signals(&mut watcher).await.contains(&Signal::EventsLost));
 }
 
 #[tokio::test]

@@ -322,7 +322,7 @@ fn service_synced_from_kubernetes_is_excluded() {
 
 /// A registry whose service `db` is at these host names.
 fn at_hosts(host_names: HostNames, hosts: &[&str], addresses: &[Instance]) -> Registries {
-    let host = |name: &&str| instance("10.0.0.1", 5432).at((*name).to_owned());
+    let host = |name: &&str| instance("10.0.0.1", 5432).with_address((*name).to_owned());
     let mut db = catalog([("db", addresses)]);
     Arc::make_mut(db.get_mut("db").unwrap().as_mut().unwrap()).hosts = hosts.iter().map(host).collect();
     let aggregator = Aggregator { host_names, ..Aggregator::default() };

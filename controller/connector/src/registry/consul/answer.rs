@@ -105,10 +105,12 @@ impl<'de> Visitor<'de> for InstancesVisitor {
                     let tags = instance.tags.iter().map(|tag| tag.len() + size_of::<String>());
                     kept += size_of::<Instance>() + tags.sum::<usize>();
                     match destination {
-                        Destination::Address(address) => drop(service.instances.insert(instance.at(address))),
+                        Destination::Address(address) => {
+                            service.instances.insert(instance.with_address(address));
+                        }
                         Destination::Host(host) => {
                             kept += host.len();
-                            service.hosts.insert(instance.at(host));
+                            service.hosts.insert(instance.with_address(host));
                         }
                     }
                 }

@@ -112,8 +112,8 @@ fn service(service: Service) -> Result<SourceService, String> {
             tags: endpoint.tags,
         };
         match destination {
-            Destination::Address(address) => drop(read.instances.insert(instance.at(address))),
-            Destination::Host(host) => drop(read.hosts.insert(instance.at(host))),
+            Destination::Address(address) => drop(read.instances.insert(instance.with_address(address))),
+            Destination::Host(host) => drop(read.hosts.insert(instance.with_address(host))),
         }
     }
     Ok(read)

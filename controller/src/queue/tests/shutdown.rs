@@ -1,9 +1,9 @@
-//! Draining, and immediate shutdown.
+//! The two ways to end a queue: draining, and immediate shutdown.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn immediate_shutdown_hands_out_nothing_more_and_takes_nothing() {
+async fn immediate_shutdown_drops_waiting_keys_and_refuses_new_ones() {
     let queue = WorkQueue::new("test");
     queue.add("a");
     let work = queue.get().await.unwrap();
@@ -62,7 +62,7 @@ async fn drain_hands_out_waiting_keys_and_returns_when_all_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_idle_queue_returns_at_once() {
+async fn drain_does_not_wait_for_delayed_keys() {
     let queue = WorkQueue::new("test");
     queue.add_after("later", Duration::from_secs(1));
     let start = Instant::now();
@@ -71,7 +71,7 @@ async fn draining_idle_queue_returns_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_can_be_cut_short() {
+async fn immediate_shutdown_ends_a_drain() {
     let queue = WorkQueue::new("test");
     for key in ["a", "b"] {
         queue.add(key);
