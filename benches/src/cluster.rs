@@ -22,6 +22,7 @@ use crate::{
     workload::{Variant, Workload},
 };
 pub(crate) use client::{Client, put, unexpected};
+use scenario::LIST_TIMEOUT;
 pub use scenario::{SECTION, Scenario};
 
 /// The number of measured starts; fewer if a start takes seconds.
@@ -35,9 +36,6 @@ const fn starts(workload: Workload) -> usize {
 
 /// How long a few changes a second are made.
 const FEW: Duration = Duration::from_secs(20);
-
-/// Longer than any list takes.
-const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The time after which the allocator has returned the memory of the start.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(13);

@@ -14,7 +14,7 @@ use contiv_tests::{
     lab::{Family, Lab, Namespace, Result},
 };
 
-use super::{LIST_TIMEOUT, Scenario};
+use super::scenario::{LIST_TIMEOUT, Scenario};
 use crate::{
     figures::{Figure, Limit, Quantity},
     statistics::{Samples, timed},

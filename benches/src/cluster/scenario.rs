@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::{figures::Limit, workload::Workload};
 
+/// Longer than any list takes.
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// The section of these figures in the table.
 pub const SECTION: &str = "cluster";
 
