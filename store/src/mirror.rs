@@ -64,7 +64,7 @@ pub struct MirrorSummary {
 #[derive(Debug)]
 pub struct Mirror {
     database: Database,
-    /// The number of the last log record that the next write contains.
+    /// The next write saves the content of the log up to the record with this number.
     number: u64,
 }
 
@@ -79,8 +79,8 @@ impl Mirror {
         Self::open_before(folder, source, u64::MAX)
     }
 
-    /// The same without the segments of the log that begin with this number or later: the process that writes them saves their
-    /// content too.
+    /// Like [`Self::open`], but saves only the segments of the log that begin before this record number. The process that is
+    /// writing the later ones saves them itself.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -131,9 +131,9 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The number of saved entries, and whether this key is one of them, without reading the whole database. A database that
-    /// cannot be read may hold anything, and counts as full. Every value in newer records of the log counts as a separate
-    /// entry, and deletions there do not count.
+    /// The number of saved entries, and whether this key is one of them, without reading the whole database. Of a database
+    /// that cannot be read the largest possible number is returned, as it may hold anything. Each value in newer records of the
+    /// log is counted as one more entry, and deletions there are not subtracted.
     pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         let in_database = || {
@@ -160,7 +160,8 @@ impl Mirror {
     }
 
     /// Calls `show` with the key and the modification revision of each saved value of this store, without keeping any, and
-    /// before the database is opened for writing. Values in newer records of the log come too, also if they were changed later.
+    /// before the database is opened for writing. Then it calls it with every value in newer records of the log, even if a later
+    /// record changes that value.
     ///
     /// # Errors
     /// When the database cannot be read.
