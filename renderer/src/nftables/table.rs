@@ -405,8 +405,8 @@ fn interval_sets() -> impl Iterator<Item = Set> {
 
 /// The backends whose affinity entries of a frontend must be deleted.
 ///
-/// Entries do not tell clients outside from others. So when clients outside get their own backends, all entries with other
-/// backends are deleted: a client outside must not reach those, and the other clients only choose a backend again.
+/// Entries do not tell external clients from others. So when external clients get their own backends, all entries with other
+/// backends are deleted: an external client must not reach those, and the other clients only choose a backend again.
 fn stale_affinities(
     frontend: FrontendKey,
     before: &[Element],

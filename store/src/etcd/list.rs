@@ -161,18 +161,17 @@ impl<'a> Pages<'a> {
             }
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
-        let mut kvs = page.take_kvs();
-        let is_too_large = |pair: &etcd_client::KeyValue| pair.value().len() > MAX_RESPONSE_BYTES;
-        self.read
-            .problems
-            .extend(kvs.iter().filter(|pair| is_too_large(pair)).map(|pair| too_large(pair.key())));
-        let entries = kvs.drain(..).map(|pair| {
-            let is_too_large = is_too_large(&pair);
-            let entry = entry(pair);
-            if is_too_large { Entry { value: Bytes::new(), ..entry } } else { entry }
-        });
+        let mut entries = Vec::with_capacity(page.kvs().len());
+        for pair in page.take_kvs() {
+            let mut entry = entry(pair);
+            if entry.value.len() > MAX_RESPONSE_BYTES {
+                self.read.problems.push(too_large(entry.key.as_bytes()));
+                entry.value = Bytes::new();
+            }
+            entries.push(entry);
+        }
         match self.sender {
-            Some(sender) => sender.send(entries.collect()).await,
+            Some(sender) => sender.send(entries).await,
             None => self.read.entries.extend(entries),
         }
         Ok(next)
