@@ -1,21 +1,21 @@
 //! The addresses of one kind that a service has.
 
-use std::{collections::BTreeSet, net::IpAddr, ops::Deref};
+use std::{collections::BTreeSet, mem, net::IpAddr, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 
 /// A sorted set of addresses, read as a slice.
 ///
-/// A service mostly has one address of a kind, or none, and there are many services. A `BTreeSet` allocates space for eleven
-/// with the first element.
+/// A service mostly has one address of a kind, or none, and there are many services: a `BTreeSet` allocates space for eleven
+/// with the first element, and a `Vec` has a capacity that would never differ from its length.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeSet<IpAddr>")]
-pub struct Addresses(Vec<IpAddr>);
+pub struct Addresses(Box<[IpAddr]>);
 
 impl Addresses {
     /// No address.
-    pub const fn new() -> Self {
-        Self(Vec::new())
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The union of both.
@@ -27,7 +27,9 @@ impl Addresses {
     /// Adds one.
     pub fn insert(&mut self, address: IpAddr) {
         if let Err(place) = self.0.binary_search(&address) {
-            self.0.insert(place, address);
+            let mut addresses = mem::take(&mut self.0).into_vec();
+            addresses.insert(place, address);
+            self.0 = addresses.into_boxed_slice();
         }
     }
 }
@@ -45,9 +47,7 @@ impl FromIterator<IpAddr> for Addresses {
         let mut addresses = Vec::from_iter(addresses);
         addresses.sort_unstable();
         addresses.dedup();
-        // A collected vector may have spare capacity, which would never be used.
-        addresses.shrink_to_fit();
-        Self(addresses)
+        Self(addresses.into_boxed_slice())
     }
 }
 

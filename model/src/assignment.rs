@@ -29,7 +29,7 @@ pub fn assign(
     Assignment {
         addresses: if asked && reason.is_none() { Carrier::Route } else { Carrier::Nftables },
         node_ports: has_node_ports.then_some(Carrier::Nftables),
-        reason,
+        reason: reason.map(Box::new),
     }
 }
 

@@ -41,9 +41,10 @@ pub struct Assignment {
     /// For its node ports; none where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ports: Option<Carrier>,
-    /// Why routes do not carry its addresses although they should. For people; not read back.
+    /// Why routes do not carry its addresses although they should. For people; not read back. Boxed, since most services have
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
-    pub reason: Option<DirectRoutingBlocker>,
+    pub reason: Option<Box<DirectRoutingBlocker>>,
 }
 
 /// Why routes cannot carry a service.

@@ -80,7 +80,7 @@ pub struct ContivService {
 
 impl ContivService {
     /// A service without addresses and ports, with the defaults of Kubernetes.
-    pub const fn new(id: ServiceId) -> Self {
+    pub fn new(id: ServiceId) -> Self {
         Self {
             id,
             external_policy: TrafficPolicy::Cluster,

@@ -22,7 +22,7 @@ fn service() -> ContivService {
 fn reason(service: &ContivService) -> Option<DirectRoutingBlocker> {
     let assignment = assign(service, true, true, None);
     assert_eq!(assignment.addresses.routes(), assignment.reason.is_none(), "never half: {assignment:?}");
-    assignment.reason
+    assignment.reason.map(|reason| *reason)
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn routes_carry_exactly_the_requested_services() {
     let without = assign(&service(), true, false, None);
     assert_eq!(
         (without.addresses, without.reason),
-        (Carrier::Nftables, Some(DirectRoutingBlocker::NoRenderer))
+        (Carrier::Nftables, Some(Box::new(DirectRoutingBlocker::NoRenderer)))
     );
 }
 

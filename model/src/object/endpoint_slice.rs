@@ -25,9 +25,9 @@ pub struct EndpointSlice {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_supplement: bool,
     /// Empty where the address type is FQDN.
-    pub endpoints: Vec<SliceEndpoint>,
+    pub endpoints: Box<[SliceEndpoint]>,
     /// Ports of each endpoint. Ports that a proxy ignores (without name or number) are left out.
-    pub ports: Vec<EndpointPort>,
+    pub ports: Box<[EndpointPort]>,
 }
 
 /// The type of a slice's addresses.

@@ -251,8 +251,8 @@ mod tests {
             service: Some(ServiceId::new("default", service)),
             address_type: AddressType::Ipv4,
             is_supplement: false,
-            endpoints: vec![SliceEndpoint { address, conditions: Conditions::READY, hints }],
-            ports: Vec::new(),
+            endpoints: [SliceEndpoint { address, conditions: Conditions::READY, hints }].into(),
+            ports: [].into(),
         })
     }
 

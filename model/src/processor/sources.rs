@@ -126,8 +126,8 @@ mod tests {
                     service: service.map(|name| ServiceId::new("default", name)),
                     address_type: if is_usable { AddressType::Ipv4 } else { AddressType::Fqdn },
                     is_supplement: false,
-                    endpoints: Vec::new(),
-                    ports: Vec::new(),
+                    endpoints: [].into(),
+                    ports: [].into(),
                 })
             });
             let services = services.into_iter().map(|name| service(&name));

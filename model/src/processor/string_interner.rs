@@ -123,8 +123,8 @@ mod tests {
             service: Some(ServiceId::new("default", service)),
             address_type: AddressType::Ipv4,
             is_supplement: false,
-            endpoints: Vec::new(),
-            ports: Vec::new(),
+            endpoints: [].into(),
+            ports: [].into(),
         })
     }
 

@@ -35,14 +35,14 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlic
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
             self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
         });
-    let endpoints: Vec<SliceEndpoint> = collect_exact(message.endpoints.len(), endpoints);
+    let endpoints = collect_exact(message.endpoints.len(), endpoints).into_boxed_slice();
     let ports = message
         .ports
         .iter()
         .enumerate()
         .filter(|_| usable)
         .filter_map(|(p, port)| self::port(p, port, &mut problems));
-    let ports: Vec<EndpointPort> = collect_exact(message.ports.len(), ports);
+    let ports = collect_exact(message.ports.len(), ports).into_boxed_slice();
 
     problems.finish(EndpointSlice {
         service: service(message, &id),

@@ -156,7 +156,7 @@ pub(crate) fn mk_slice(
         service: Some(ServiceId::new(namespace, service)),
         address_type: AddressType::Ipv4,
         is_supplement: false,
-        endpoints: endpoints.to_vec(),
+        endpoints: endpoints.into(),
         ports: ports.iter().map(|port| mk_endpoint_port(port)).collect(),
     }
 }

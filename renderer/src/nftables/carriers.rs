@@ -6,9 +6,9 @@ use contiv_model::{Carrier, ContivService, Snapshot};
 
 use super::{
     element::FrontendKey,
-    elements,
     layout::{Set, SetKind},
     read::Elements,
+    shared_address::SharedAddress,
 };
 
 /// A copy of the snapshot in which services with the carrier `AsBefore` get the carrier `Route`, if routes carried them
@@ -34,7 +34,7 @@ fn was_routed(service: &ContivService, found: &Elements) -> bool {
         current.any(|element| element.set.kind == SetKind::RoutedFrontends)
             // A table of an earlier layout names only the addresses in a set that is still there.
             || !found.shaped.contains(&Set::new(SetKind::RoutedFrontends, frontend.family()))
-                && found.others.contains(&elements::of_routed(frontend.address))
+                && found.others.contains(&SharedAddress::routed(frontend.address).element())
     };
     service.ports.iter().any(|port| {
         let key = |address| FrontendKey { address, protocol: port.protocol, port: port.port };
@@ -73,7 +73,7 @@ mod tests {
             let mut found = Elements { shaped: Set::all().collect(), ..Elements::default() };
             let element = match kind {
                 // That of an earlier layout.
-                SetKind::Routed => elements::of_routed(frontend.address),
+                SetKind::Routed => SharedAddress::routed(frontend.address).element(),
                 _ => Element { set, key: Key::Frontend(frontend), value: Value::None },
             };
             if kind == SetKind::Routed {

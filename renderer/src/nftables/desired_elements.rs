@@ -7,7 +7,8 @@ use contiv_model::{ContivService, parallel::in_shares};
 use super::{
     element::{Element, FrontendKey},
     elements,
-    plan::{self, plan},
+    plan::plan,
+    shared_address::{SharedAddress, shared_addresses},
 };
 
 /// With fewer services another thread costs more than it saves.
@@ -18,8 +19,8 @@ const SERVICES_PER_THREAD: usize = 256;
 pub(crate) struct DesiredElements<T> {
     /// The elements of each frontend, in the form that the caller keeps.
     pub(crate) frontends: Vec<(FrontendKey, T)>,
-    /// Elements that several services may share, repeated for each.
-    pub(crate) shared: Vec<Element>,
+    /// Addresses that several services may share, repeated for each.
+    pub(crate) shared: Vec<SharedAddress>,
 }
 
 impl<T: Send> DesiredElements<T> {
@@ -41,7 +42,7 @@ impl<T: Send> DesiredElements<T> {
         let mut desired = Self { frontends: Vec::with_capacity(services.len()), shared: Vec::new() };
         for service in services {
             let plan = plan(service);
-            desired.shared.extend(shared_elements(service));
+            desired.shared.extend(shared_addresses(service));
             desired.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
                 let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
                 (frontend, keep(elements::of_frontend(frontend, &plan, before)))
@@ -49,14 +50,6 @@ impl<T: Send> DesiredElements<T> {
         }
         desired
     }
-}
-
-/// Elements that several services may share.
-pub(crate) fn shared_elements(service: &ContivService) -> impl Iterator<Item = Element> {
-    let cluster_ips = plan::cluster_ips(service).map(elements::of_cluster_ip);
-    let hairpins = plan::hairpins(service).into_iter().map(elements::of_hairpin);
-    let routed = plan::routed(service).map(elements::of_routed);
-    cluster_ips.chain(hairpins).chain(routed)
 }
 
 #[cfg(test)]

@@ -157,24 +157,6 @@ pub(crate) fn of_chain(chain: DemandChain) -> Option<Element> {
     Some(Element { set: Set::new(kind, family), key: Key::Number(number), value: Value::Goto(chain) })
 }
 
-/// The element of a cluster IP.
-pub(crate) fn of_cluster_ip(address: IpAddr) -> Element {
-    let set = Set::new(SetKind::ClusterIps, Family::of(&address));
-    Element { set, key: Key::Address(address), value: Value::None }
-}
-
-/// The element of a local backend.
-pub(crate) fn of_hairpin(address: IpAddr) -> Element {
-    let set = Set::new(SetKind::Hairpin, Family::of(&address));
-    Element { set, key: Key::Pair(address), value: Value::None }
-}
-
-/// The element of an address that routes carry.
-pub(crate) fn of_routed(address: IpAddr) -> Element {
-    let set = Set::new(SetKind::Routed, Family::of(&address));
-    Element { set, key: Key::Address(address), value: Value::None }
-}
-
 /// The elements for the addresses of the node.
 pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
     let of_ip = |address: &IpAddr| {

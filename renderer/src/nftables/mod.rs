@@ -32,6 +32,7 @@ mod plan;
 mod programmed_elements;
 mod read;
 mod refused;
+mod shared_address;
 mod slots;
 mod table;
 mod text;
@@ -39,14 +40,17 @@ mod transaction;
 mod verify;
 mod watch;
 
-use std::sync::{Arc, mpsc::Receiver};
+use std::{
+    mem,
+    sync::{Arc, mpsc::Receiver},
+};
 
 use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
 use self::{
     ahead::PrefetchedElements,
     capacity::Remade,
-    conntrack::{StaleFlowReaper, programmed},
+    conntrack::{Services, StaleFlowReaper, programmed},
     forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
@@ -82,6 +86,8 @@ pub struct Nftables {
     ahead: Option<PrefetchedElements>,
     /// None until the first resync, and after a failure: then the kernel's state is unknown.
     table: Option<Table>,
+    /// What was last programmed successfully. Kept after a failure: flows to those backends may be stale.
+    programmed: Snapshot,
     /// Foreign changes that were not handled yet.
     foreign_changes: Option<Receiver<ForeignTableChange>>,
     reaper: StaleFlowReaper,
@@ -113,6 +119,7 @@ impl Nftables {
             socket: None,
             ahead: None,
             table: None,
+            programmed: Snapshot::default(),
             foreign_changes: None,
             missing: None,
             forwarding: Forwarding::default(),
@@ -208,11 +215,11 @@ impl Nftables {
         };
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
-        let before = backends.collect();
+        let found_backends = backends.collect();
         let is_created = elements.is_empty();
         let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
-        let (table, mut transaction) =
-            Table::resync(with_previous_carriers.as_ref().unwrap_or(snapshot), elements);
+        let snapshot = with_previous_carriers.as_ref().unwrap_or(snapshot);
+        let (table, mut transaction) = Table::resync(snapshot, elements);
         let mut batch = Batch::new();
         if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
             apply::set_flags(socket, found, ownership.flags(Some(found)))?;
@@ -242,13 +249,14 @@ impl Nftables {
         let mut report = apply::commit(socket, batch, transaction, created, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
-        self.reaper.reconciled(snapshot, before);
+        let before = mem::replace(&mut self.programmed, snapshot.clone());
+        self.reaper.reconciled(&self.programmed, before.services, found_backends);
         self.table = Some(table);
         Ok(report)
     }
 
     fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
-        let transaction = table.update(changes);
+        let transaction = table.update(&self.programmed.services, changes);
         let _programming =
             self.reaper.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
@@ -261,7 +269,8 @@ impl Nftables {
                 table.forget_unused_chains();
             }
         }
-        self.reaper.changed(changes, table.services());
+        self.programmed.apply(changes);
+        self.reaper.changed(changes, &self.programmed.services);
         Ok(report)
     }
 
@@ -345,7 +354,7 @@ impl Renderer for Nftables {
             }
         })?;
         let is_off = |family| forwarding::is_off(&*self.kernel, family);
-        self.forwarding.update(is_off, changes, table.services(), table.node());
+        self.forwarding.update(is_off, changes, &self.programmed.services, &self.programmed.node);
         self.table = Some(table);
         Ok(self.with_notes(report))
     }
@@ -363,7 +372,7 @@ impl Renderer for Nftables {
             Ok(Some(report)) => {
                 if report.transactions > 0 {
                     // Flows may have begun meanwhile without any rule.
-                    self.reaper.reconciled(snapshot, Vec::new());
+                    self.reaper.reconciled(&self.programmed, Services::new(), Vec::new());
                 }
                 Ok(self.with_notes(report))
             }
@@ -383,9 +392,9 @@ impl Renderer for Nftables {
         let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
         let flows = self.reaper.totals().map(|(name, total)| (name.to_owned(), total));
         Description {
-            services: table.services().len(),
+            services: self.programmed.services.len(),
             sizes: Set::all().map(size).chain(flows).collect(),
-            text: text::ruleset(table),
+            text: text::ruleset(table, &self.programmed.services),
         }
     }
 
@@ -424,7 +433,7 @@ fn estimated_elements(snapshot: &Snapshot) -> usize {
 
 /// The ruleset for a snapshot on an empty kernel, in nft's language.
 pub(crate) fn ruleset(snapshot: &Snapshot) -> String {
-    text::ruleset(&Table::new(snapshot))
+    text::ruleset(&Table::new(snapshot), &snapshot.services)
 }
 
 /// The elements for a snapshot on an empty kernel, as name of the set and text, in the order of the text.

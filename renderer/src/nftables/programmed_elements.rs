@@ -1,15 +1,27 @@
 //! A compact form of a frontend's elements, since their number is that of all backends.
 
+use std::num::NonZeroU32;
+
 use super::{
     capacity::Counts,
     element::{Element, Endpoint, FrontendKey, Key, Value},
-    layout::{Family, Set, SetKind},
+    layout::{DemandChain, Family, PickChain, Set, SetKind},
 };
 
-/// The elements of one frontend. For an element with a backend only the backend is stored: set and key follow from its index.
+/// The elements of one frontend. Most frontends have only slots and the chain that picks one. For these only the backends and
+/// the chain's number are stored: set and key follow from them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProgrammedElements {
     slots: Box<[Endpoint]>,
+    /// The number of the frontend's [`PickChain`].
+    pick: Option<NonZeroU32>,
+    rest: Option<Box<Rest>>,
+}
+
+/// The elements that few frontends have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Rest {
+    /// The slots of external clients.
     external: Box<[Endpoint]>,
     /// All others, sorted.
     others: Box<[Element]>,
@@ -25,24 +37,46 @@ impl ProgrammedElements {
             };
             collect_exact(elements.iter().filter_map(backend))
         };
-        let is_slot = |element: &&Element| matches!(element.value, Value::Backend(_));
+        let is_other =
+            |element: &&Element| !matches!(element.value, Value::Backend(_)) && pick_of(element).is_none();
+        let rest = Rest {
+            external: slots(SetKind::BackendsExternal),
+            others: collect_exact(elements.iter().filter(is_other).copied()),
+        };
         Self {
             slots: slots(SetKind::Backends),
-            external: slots(SetKind::BackendsExternal),
-            others: collect_exact(elements.iter().filter(move |element| !is_slot(element)).copied()),
+            pick: elements.iter().find_map(pick_of),
+            rest: (rest != Rest::default()).then(|| Box::new(rest)),
         }
     }
 
-    /// The elements without a backend.
-    pub(crate) fn others(&self) -> impl Iterator<Item = &Element> {
-        self.others.iter()
+    fn external(&self) -> &[Endpoint] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.external)
+    }
+
+    fn others(&self) -> &[Element] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.others)
+    }
+
+    /// The element that leads to the chain that picks a slot.
+    fn pick(&self, frontend: FrontendKey) -> Option<Element> {
+        let chain = PickChain::by_number(frontend.family(), self.pick?.get())?;
+        let set = Set::new(SetKind::Services, frontend.family());
+        let value = Value::Goto(DemandChain::Pick(chain));
+        Some(Element { set, key: Key::Frontend(frontend), value })
+    }
+
+    /// The elements without a backend, with the keys of `frontend`.
+    pub(crate) fn without_backend(&self, frontend: FrontendKey) -> impl Iterator<Item = Element> {
+        self.pick(frontend).into_iter().chain(self.others().iter().copied())
     }
 
     /// All elements, sorted, with the keys of `frontend`.
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());
-        elements.extend(&self.others);
-        for (kind, slots) in [(SetKind::Backends, &self.slots), (SetKind::BackendsExternal, &self.external)] {
+        elements.extend(self.without_backend(frontend));
+        for (kind, slots) in [(SetKind::Backends, &*self.slots), (SetKind::BackendsExternal, self.external())]
+        {
             let set = Set::new(kind, frontend.family());
             elements.extend((0..).zip(slots).map(|(slot, backend)| of_slot(set, frontend, slot, *backend)));
         }
@@ -53,37 +87,48 @@ impl ProgrammedElements {
     /// The element with this key of `frontend`.
     pub(crate) fn element(&self, set: Set, frontend: FrontendKey, key: Key) -> Option<Element> {
         if let Key::Slot(_, slot) = key {
-            let slots = if set.kind == SetKind::Backends { &self.slots } else { &self.external };
+            let slots = if set.kind == SetKind::Backends { &self.slots } else { self.external() };
             return slots.get(slot as usize).map(|backend| of_slot(set, frontend, slot, *backend));
         }
-        let place = self.others.binary_search_by_key(&(set, key), |element| (element.set, element.key));
-        place.ok().and_then(|place| self.others.get(place)).copied()
+        self.without_backend(frontend).find(|element| (element.set, element.key) == (set, key))
     }
 
-    /// True if there is an element of this kind, apart from those with backends.
+    /// True if there is an element of this kind, apart from those with backends and the one that leads to the pick chain.
     pub(crate) fn has(&self, kind: SetKind) -> bool {
-        self.others.iter().any(|element| element.set.kind == kind)
+        self.others().iter().any(|element| element.set.kind == kind)
     }
 
     /// True if it leads to this backend.
     pub(crate) fn has_backend(&self, backend: Endpoint) -> bool {
-        self.slots.contains(&backend) || self.external.contains(&backend)
+        self.slots.contains(&backend) || self.external().contains(&backend)
     }
 
     /// Adds the number of elements in each set to `counts`.
     pub(crate) fn count(&self, family: Family, counts: &mut Counts) {
-        let slots = [(SetKind::Backends, self.slots.len()), (SetKind::BackendsExternal, self.external.len())];
-        for (kind, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
+        let counted = [
+            (SetKind::Backends, self.slots.len()),
+            (SetKind::BackendsExternal, self.external().len()),
+            (SetKind::Services, usize::from(self.pick.is_some())),
+        ];
+        for (kind, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
             *counts.entry(Set::new(kind, family)).or_default() += count;
         }
-        for element in &self.others {
+        for element in self.others() {
             *counts.entry(element.set).or_default() += 1;
         }
     }
 
     /// How many elements there are.
-    pub(crate) const fn len(&self) -> usize {
-        self.slots.len() + self.external.len() + self.others.len()
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() + usize::from(self.pick.is_some()) + self.external().len() + self.others().len()
+    }
+}
+
+/// The number of the chain that picks a slot, if the element leads to one.
+fn pick_of(element: &Element) -> Option<NonZeroU32> {
+    match element.value {
+        Value::Goto(DemandChain::Pick(chain)) => NonZeroU32::new(chain.number()),
+        _ => None,
     }
 }
 

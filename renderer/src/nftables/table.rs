@@ -11,7 +11,7 @@ use contiv_model::{ChangeSet, ContivService, NodeFacts, ServiceId, Snapshot};
 
 use super::{
     capacity::{self, Counts, Sizes},
-    desired_elements::{DesiredElements, shared_elements},
+    desired_elements::DesiredElements,
     element::{Element, FrontendKey, Key, Value, max_message_bytes},
     elements::{self, INTERVALS},
     layout::{DemandChain, Family, Form, Set, SetKind},
@@ -19,18 +19,18 @@ use super::{
     plan::{self, FrontendPlan, plan},
     programmed_elements::ProgrammedElements,
     read::Elements,
+    shared_address::{SharedAddress, shared_addresses},
     transaction::{Group, Transaction},
 };
 
-/// The elements of the table, and the snapshot they are derived from.
+/// The elements of the table. The services that they are derived from are the caller's.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    services: BTreeMap<ServiceId, Arc<ContivService>>,
     node: NodeFacts,
     /// The elements of each frontend.
     frontends: BTreeMap<FrontendKey, ProgrammedElements>,
     /// Addresses that several services may share, with the number of services.
-    shared: BTreeMap<Element, usize>,
+    shared: BTreeMap<SharedAddress, u32>,
     /// Every existing on-demand chain, with the number of elements that need it.
     chains: BTreeMap<DemandChain, usize>,
 }
@@ -47,7 +47,6 @@ impl Table {
             shared.extend(part.shared);
         }
         let table = Self {
-            services: snapshot.services.clone(),
             node: snapshot.node.clone(),
             // Of several plans for one frontend the last counts.
             frontends: frontends.into_iter().collect(),
@@ -55,7 +54,8 @@ impl Table {
             chains: BTreeMap::new(),
         };
         let mut chains = BTreeMap::new();
-        let of_frontends = table.frontends.values().flat_map(ProgrammedElements::others).copied();
+        let of_frontends =
+            table.frontends.iter().flat_map(|(frontend, programmed)| programmed.without_backend(*frontend));
         for element in of_frontends.chain(table.common_elements()) {
             count_uses(&mut chains, &element, 1, |_| ());
         }
@@ -100,9 +100,8 @@ impl Table {
         }
         // `collect` fills the nodes of a BTreeMap; insertions in key order leave them half empty.
         table.frontends = programmed.into_iter().collect();
-        table.services.clone_from(&snapshot.services);
         table.shared = counted(shared);
-        let mut shared: Vec<Element> = table.shared.keys().copied().collect();
+        let mut shared: Vec<Element> = table.shared_elements().collect();
         shared.extend(elements::of_node(&snapshot.node));
         shared.sort_unstable();
         shared.dedup();
@@ -119,25 +118,23 @@ impl Table {
         (table, transaction)
     }
 
-    /// Applies `changes` to the table, and returns the transaction.
-    pub(crate) fn update(&mut self, changes: &ChangeSet) -> Transaction {
+    /// Applies `changes` to the table, which is that of `services`, and returns the transaction.
+    pub(crate) fn update(
+        &mut self,
+        services: &BTreeMap<ServiceId, Arc<ContivService>>,
+        changes: &ChangeSet,
+    ) -> Transaction {
         let mut transaction = Transaction::default();
         let mut desired: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
-        let mut shared: BTreeMap<Element, isize> = BTreeMap::new();
+        let mut shared: BTreeMap<SharedAddress, i32> = BTreeMap::new();
         // Removals come before additions: a frontend may move from one service to another.
-        for (id, change) in &changes.services {
-            let old = match &change.new {
-                Some(new) => self.services.insert(id.clone(), Arc::clone(new)),
-                None => self.services.remove(id),
-            };
-            if let Some(old) = old {
-                shared_elements(&old).for_each(|element| *shared.entry(element).or_default() -= 1);
-                desired.extend(plan::keys(&old).map(|frontend| (frontend, None)));
-            }
+        for old in changes.services.keys().filter_map(|id| services.get(id)) {
+            shared_addresses(old).for_each(|address| *shared.entry(address).or_default() -= 1);
+            desired.extend(plan::keys(old).map(|frontend| (frontend, None)));
         }
         for change in changes.services.values() {
             if let Some(new) = &change.new {
-                shared_elements(new).for_each(|element| *shared.entry(element).or_default() += 1);
+                shared_addresses(new).for_each(|address| *shared.entry(address).or_default() += 1);
                 let plan = plan(new);
                 desired.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
             }
@@ -187,19 +184,14 @@ impl Table {
     fn common_elements(&self) -> impl Iterator<Item = Element> + Send {
         let intervals = INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node));
         let of_node: BTreeSet<Element> = elements::of_node(&self.node).chain(intervals).collect();
-        let of_services: Vec<&Element> =
-            self.shared.keys().filter(|element| !of_node.contains(element)).collect();
-        of_node.into_iter().chain(of_services.into_iter().copied())
+        let of_services: Vec<Element> =
+            self.shared_elements().filter(|element| !of_node.contains(element)).collect();
+        of_node.into_iter().chain(of_services)
     }
 
-    /// The programmed services.
-    pub(crate) const fn services(&self) -> &BTreeMap<ServiceId, Arc<ContivService>> {
-        &self.services
-    }
-
-    /// The facts about this node.
-    pub(crate) const fn node(&self) -> &NodeFacts {
-        &self.node
+    /// The elements that several services may share, each once.
+    fn shared_elements(&self) -> impl Iterator<Item = Element> {
+        self.shared.keys().map(|address| address.element())
     }
 
     /// The on-demand chains in use.
@@ -226,7 +218,7 @@ impl Table {
             }
             Key::Address(_) | Key::Pair(_) => {
                 let element = Element { set, key, value: Value::None };
-                let is_shared = self.shared.contains_key(&element);
+                let is_shared = SharedAddress::of(set, key).is_some_and(|it| self.shared.contains_key(&it));
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
             // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
@@ -259,8 +251,8 @@ impl Table {
         for (frontend, programmed) in &self.frontends {
             programmed.count(frontend.family(), &mut counts);
         }
-        for element in self.shared.keys() {
-            *counts.entry(element.set).or_default() += 1;
+        for address in self.shared.keys() {
+            *counts.entry(address.set()).or_default() += 1;
         }
         counts
     }
@@ -270,7 +262,7 @@ impl Table {
         let of_frontends = self.frontends.iter();
         let of_frontends = of_frontends
             .map(|(frontend, programmed)| max_message_bytes(frontend.family()) * programmed.len());
-        of_frontends.chain(self.shared.keys().map(|element| max_message_bytes(element.set.family))).sum()
+        of_frontends.chain(self.shared.keys().map(|address| max_message_bytes(address.set().family))).sum()
     }
 
     /// The number of elements, without those of the node.
@@ -354,14 +346,15 @@ impl Table {
         self.change(Group { remove: vec![], add: after }, transaction);
     }
 
-    /// Changes the counts of shared elements: the first use adds the element, and the end of the last removes it.
-    fn change_shared(&mut self, changes: BTreeMap<Element, isize>, transaction: &mut Transaction) {
-        for (element, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
-            let before = self.shared.remove(&element).unwrap_or(0);
+    /// Changes the counts of shared addresses: the first use adds the element, and the end of the last removes it.
+    fn change_shared(&mut self, changes: BTreeMap<SharedAddress, i32>, transaction: &mut Transaction) {
+        for (address, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
+            let before = self.shared.remove(&address).unwrap_or(0);
             let after = before.saturating_add_signed(change);
             if after > 0 {
-                self.shared.insert(element, after);
+                self.shared.insert(address, after);
             }
+            let element = address.element();
             match (before, after) {
                 (0, 1..) => transaction.push(Group { remove: vec![], add: vec![element] }),
                 (1.., 0) => transaction.push(Group { remove: vec![element], add: vec![] }),
@@ -392,10 +385,11 @@ fn merge_by_frontend(
     })
 }
 
-/// Each element with the number of times it occurs.
-fn counted(mut elements: Vec<Element>) -> BTreeMap<Element, usize> {
-    elements.sort_unstable();
-    elements.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect()
+/// Each address with the number of times it occurs.
+fn counted(mut addresses: Vec<SharedAddress>) -> BTreeMap<SharedAddress, u32> {
+    addresses.sort_unstable();
+    let count = |same: &[SharedAddress]| u32::try_from(same.len()).unwrap_or(u32::MAX);
+    addresses.chunk_by(|a, b| a == b).map(|same| (same[0], count(same))).collect()
 }
 
 /// The sets that are always emptied and filled again.

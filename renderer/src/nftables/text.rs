@@ -1,8 +1,8 @@
 //! The programmed table in nft's language, for `nft -f` and for people.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use contiv_model::ServiceId;
+use contiv_model::{ContivService, ServiceId};
 
 use super::{
     capacity,
@@ -12,22 +12,25 @@ use super::{
     table::Table,
 };
 
-/// The whole ruleset. Loads with `nft -f`.
-pub(crate) fn ruleset(table: &Table) -> String {
+/// The whole ruleset of a table, that of `services`. Loads with `nft -f`.
+pub(crate) fn ruleset(table: &Table, services: &BTreeMap<ServiceId, Arc<ContivService>>) -> String {
     let mut text = layout::skeleton(&capacity::sizes(&table.counts()));
     text.push_str(&layout::on_demand(table.chains()));
     // Writing to a string cannot fail.
-    let _ = write_elements(&mut text, table);
+    let _ = write_elements(&mut text, table, &owners(services));
     text
 }
 
-fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
-    let owners = owners(table);
+fn write_elements(
+    text: &mut String,
+    table: &Table,
+    owners: &BTreeMap<FrontendKey, ServiceId>,
+) -> std::fmt::Result {
     for elements in table.elements().chunk_by(|a, b| a.set == b.set) {
         let Some(set) = elements.first().map(|element| element.set) else { continue };
         writeln!(text, "\nadd element inet {TABLE} {} {{", set.name())?;
         for element in elements {
-            match owner(element, &owners) {
+            match owner(element, owners) {
                 // Names were validated when they were read; no name may end its comment.
                 Some(owner) => writeln!(text, "\t{element}, # {}", owner.to_string().escape_debug())?,
                 None => writeln!(text, "\t{element},")?,
@@ -39,13 +42,12 @@ fn write_elements(text: &mut String, table: &Table) -> std::fmt::Result {
 }
 
 /// The service of each frontend.
-fn owners(table: &Table) -> BTreeMap<FrontendKey, ServiceId> {
-    let services = table.services().values();
-    let of = |service: &std::sync::Arc<contiv_model::ContivService>| {
+fn owners(services: &BTreeMap<ServiceId, Arc<ContivService>>) -> BTreeMap<FrontendKey, ServiceId> {
+    let of = |service: &Arc<ContivService>| {
         let id = service.id.clone();
         plan(service).frontends.into_keys().map(move |frontend| (frontend, id.clone()))
     };
-    services.flat_map(of).collect()
+    services.values().flat_map(of).collect()
 }
 
 /// The owner of the element, unless it repeats the line before.

@@ -185,13 +185,13 @@ mod tests {
     use super::*;
     use crate::nftables::{
         element::{Endpoint, Value},
-        elements,
         layout::{BaseChain, Family, SetKind},
         programmed_elements::of_slot,
+        shared_address::SharedAddress,
     };
 
     fn element(number: u8) -> Element {
-        elements::of_cluster_ip(IpAddr::from([10, 0, 0, number]))
+        SharedAddress::cluster_ip(IpAddr::from([10, 0, 0, number])).element()
     }
 
     #[test]

@@ -22,4 +22,5 @@ mod worker;
 
 pub use observer::StaleFlowObserver;
 pub(crate) use reaper::StaleFlowReaper;
+pub(crate) use request::Services;
 pub(crate) use serving::programmed;

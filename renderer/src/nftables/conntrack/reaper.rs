@@ -1,7 +1,8 @@
 //! The handle of the thread that deletes stale flows. Programming passes changes to it, and never waits.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    mem,
     net::IpAddr,
     sync::{
         Arc,
@@ -10,7 +11,7 @@ use std::{
     },
 };
 
-use contiv_model::{ChangeSet, ContivService, Snapshot};
+use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 
 use super::{
     observer::StaleFlowObserver,
@@ -34,6 +35,8 @@ pub(crate) struct StaleFlowReaper {
     node_ips: BTreeSet<IpAddr>,
     /// A request about changes was lost: the next request must cover everything.
     incomplete: bool,
+    /// The services before the changes of lost requests.
+    unreported: Services,
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
     observer: Option<Arc<dyn StaleFlowObserver>>,
@@ -47,6 +50,7 @@ impl StaleFlowReaper {
             queue: None,
             node_ips: BTreeSet::new(),
             incomplete: false,
+            unreported: Services::new(),
             seqlock: Arc::default(),
             totals: Arc::default(),
             observer: None,
@@ -86,18 +90,28 @@ impl StaleFlowReaper {
             self.incomplete = true;
         }
         if self.incomplete {
-            let (services, node_ips) = (services.clone(), self.node_ips.clone());
-            self.send(Request::Reconciled { services, node_ips, found: Vec::new() });
+            self.keep_unreported(old_services(&changes.services));
+            let (before, services) = (mem::take(&mut self.unreported), services.clone());
+            let node_ips = self.node_ips.clone();
+            self.send(Request::Reconciled { before, services, node_ips, found: Vec::new() });
         } else if !changes.services.is_empty() {
             self.send(Request::Changed(changes.services.clone()));
         }
     }
 
-    /// Reports that everything was programmed. `found` are the backends by frontend that were there before.
-    pub(crate) fn reconciled(&mut self, snapshot: &Snapshot, found: Vec<(FrontendKey, Backends)>) {
+    /// Reports that everything was programmed. `before` are the services that this process had programmed before, and `found` the
+    /// backends by frontend that were there before, by whichever process.
+    pub(crate) fn reconciled(
+        &mut self,
+        snapshot: &Snapshot,
+        before: Services,
+        found: Vec<(FrontendKey, Backends)>,
+    ) {
+        self.keep_unreported(before);
+        let before = mem::take(&mut self.unreported);
         self.node_ips = snapshot.node.node_port_ips().copied().collect();
         let (services, node_ips) = (snapshot.services.clone(), self.node_ips.clone());
-        self.send(Request::Reconciled { services, node_ips, found });
+        self.send(Request::Reconciled { before, services, node_ips, found });
     }
 
     /// Searches, deleted flows, and failed searches, by name.
@@ -113,12 +127,32 @@ impl StaleFlowReaper {
 
     fn send(&mut self, request: Request) {
         let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
-        let refused = queue.try_send(request).err();
-        self.incomplete = refused.is_some();
-        // If the thread is gone, the next request starts it again.
-        if !matches!(refused, Some(TrySendError::Disconnected(_))) {
-            self.queue = Some(queue);
+        let refused = match queue.try_send(request) {
+            Ok(()) => None,
+            Err(TrySendError::Full(request)) => Some(request),
+            // The next request starts the thread again.
+            Err(TrySendError::Disconnected(request)) => return self.keep_lost(request),
+        };
+        self.queue = Some(queue);
+        self.incomplete = false;
+        refused.into_iter().for_each(|request| self.keep_lost(request));
+    }
+
+    /// Remembers what a request was about that the thread did not get.
+    fn keep_lost(&mut self, request: Request) {
+        self.incomplete = true;
+        match request {
+            Request::Coming(_) => (),
+            Request::Changed(changes) => self.keep_unreported(old_services(&changes)),
+            Request::Reconciled { before, .. } => self.keep_unreported(before),
         }
+    }
+
+    /// Of several states of a service the first counts: that is the one that the thread knows.
+    fn keep_unreported(&mut self, services: impl IntoIterator<Item = (ServiceId, Arc<ContivService>)>) {
+        let mut services: Services = services.into_iter().collect();
+        services.append(&mut self.unreported);
+        self.unreported = services;
     }
 
     fn start(&mut self) -> Option<SyncSender<Request>> {
@@ -137,13 +171,18 @@ impl StaleFlowReaper {
     }
 }
 
+/// The services before these changes, except new ones.
+fn old_services(
+    changes: &BTreeMap<ServiceId, ServiceChange>,
+) -> impl Iterator<Item = (ServiceId, Arc<ContivService>)> {
+    changes.iter().filter_map(|(id, change)| Some((id.clone(), Arc::clone(change.old.as_ref()?))))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::Receiver;
 
     use contiv_model::NodeFacts;
-
-    use contiv_model::ServiceId;
 
     use super::*;
     use crate::linux::Linux;

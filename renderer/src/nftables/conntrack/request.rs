@@ -12,7 +12,7 @@ use super::serving::Backends;
 use crate::nftables::FrontendKey;
 
 /// All services by their id.
-pub(super) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
+pub(crate) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
 
 /// A message to the thread.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) enum Request {
     Changed(BTreeMap<ServiceId, ServiceChange>),
     /// Everything was programmed.
     Reconciled {
+        /// Those that this process had programmed before, if they were others.
+        before: Services,
         services: Services,
         node_ips: BTreeSet<IpAddr>,
         /// The backends that were programmed before, by whichever process.

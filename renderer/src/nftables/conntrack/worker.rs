@@ -18,7 +18,7 @@ use contiv_model::{Families, Protocol, ServiceChange};
 use super::{
     netlink::FlowTable,
     observer::StaleFlowObserver,
-    request::{Request, Services, Totals},
+    request::{Request, Totals},
     seqlock::ProgrammingSeqlock,
     stale::{Scope, StaleFlowFilter},
 };
@@ -60,10 +60,9 @@ pub(super) struct Worker {
     observer: Option<Arc<dyn StaleFlowObserver>>,
 }
 
-/// The programmed backends, and the flows that may be stale because of their changes.
+/// The flows that may be stale because of changes of the programmed backends.
 #[derive(Debug, Default)]
 struct State {
-    services: Services,
     node_ips: BTreeSet<IpAddr>,
     /// The criteria of the current search.
     current: StaleFlowFilter,
@@ -214,23 +213,16 @@ impl State {
             Request::Changed(changes) => {
                 self.current.correct(changes.values().filter_map(|change| change.new.as_deref()));
                 self.next.add(changes.values());
-                for (id, ServiceChange { new, .. }) in changes {
-                    match new {
-                        Some(service) => self.services.insert(id, service),
-                        None => self.services.remove(&id),
-                    };
-                }
             }
-            Request::Reconciled { services, node_ips, found } => {
-                let old = mem::replace(&mut self.services, services).into_iter();
-                let changes = old.map(|(id, old)| {
-                    let new = self.services.get(&id).cloned();
+            Request::Reconciled { before, services, node_ips, found } => {
+                let changes = before.into_iter().map(|(id, old)| {
+                    let new = services.get(&id).cloned();
                     ServiceChange { old: Some(old), new }
                 });
                 let changes: Vec<ServiceChange> = changes.collect();
-                self.current.correct(self.services.values().map(|service| &**service));
+                self.current.correct(services.values().map(|service| &**service));
                 self.next.add(changes.iter());
-                self.next.add_all(self.services.values().map(|service| &**service));
+                self.next.add_all(services.values().map(|service| &**service));
                 for (frontend, backends) in found {
                     self.next.add_found(frontend, backends);
                 }
@@ -244,14 +236,10 @@ impl State {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use contiv_model::{ContivService, ServiceId};
+    use contiv_model::{Backend, ContivService, ServiceId, ServicePort};
 
     use super::*;
-
-    fn service(name: &str) -> (ServiceId, Arc<ContivService>) {
-        let id = ServiceId::new("default", name);
-        (id.clone(), Arc::new(ContivService::new(id)))
-    }
+    use crate::nftables::conntrack::flow::{Flow, Identity};
 
     #[test]
     fn first_change_is_searched_at_once_and_later_ones_together() {
@@ -266,24 +254,49 @@ mod tests {
     }
 
     #[test]
-    fn worker_state_follows_changes_and_reconciliations() {
+    fn services_programmed_before_are_searched_after_a_reconciliation() {
         let (queue, requests) = sync_channel(8);
-        let ([a, b], mut state) = ([service("a"), service("b")], State::default());
-        let all = |services: &[(ServiceId, Arc<ContivService>)]| Request::Reconciled {
-            services: services.iter().cloned().collect(),
+        let backend = Backend::new(([10, 0, 0, 1], 8080).into());
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Udp,
+            name: "".into(),
+            node_port: None,
+            backends: vec![backend],
+        };
+        let service = |name: &str, address: [u8; 4]| {
+            let id = ServiceId::new("default", name);
+            let service = ContivService {
+                cluster_ips: [IpAddr::from(address)].into(),
+                ports: vec![port.clone()],
+                ..ContivService::new(id.clone())
+            };
+            (id, Arc::new(service))
+        };
+        let (gone, kept) = (service("gone", [10, 96, 0, 1]), service("kept", [10, 96, 0, 2]));
+        let reconciled = |before: &[(ServiceId, Arc<ContivService>)]| Request::Reconciled {
+            before: before.iter().cloned().collect(),
+            services: [kept.clone()].into(),
             node_ips: BTreeSet::new(),
             found: Vec::new(),
         };
-        let goes = |(id, old): (ServiceId, Arc<ContivService>)| {
-            Request::Changed([(id, ServiceChange { old: Some(old), new: None })].into())
+        let is_stale = |state: &State, destination: [u8; 4], backend: [u8; 4]| {
+            let flow = Flow {
+                protocol: Protocol::Udp,
+                destination: (destination, 80).into(),
+                backend: (backend, 8080).into(),
+                answered: true,
+                identity: Identity { tuple: &[], id: &[] },
+            };
+            state.next.is_stale(&flow, &state.node_ips)
         };
-        queue.send(all(&[a.clone(), b.clone()])).unwrap();
-        queue.send(goes(b.clone())).unwrap();
-        state.handle_pending_requests(&requests);
-        assert_eq!(state.services, Services::from([a.clone()]));
-        queue.send(all(std::slice::from_ref(&b))).unwrap();
-        queue.send(Request::Coming(vec![a.1])).unwrap();
-        state.handle_pending_requests(&requests);
-        assert_eq!(state.services, Services::from([b]), "what is coming is not programmed yet");
+        for (before, expected) in [(&[gone.clone(), kept.clone()][..], true), (&[], false)] {
+            let mut state = State::default();
+            queue.send(reconciled(before)).unwrap();
+            state.handle_pending_requests(&requests);
+            assert_eq!(is_stale(&state, [10, 96, 0, 1], [10, 0, 0, 1]), expected, "of a removed service");
+            assert!(is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 9]), "to another backend");
+            assert!(!is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 1]));
+        }
     }
 }

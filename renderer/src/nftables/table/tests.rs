@@ -226,7 +226,7 @@ proptest! {
         let (mut table, transaction) = resync(&states[0], Elements::default());
         kernel.commit(transaction);
         for pair in states.windows(2) {
-            kernel.commit(table.update(&ChangeSet::between(&pair[0], &pair[1])));
+            kernel.commit(table.update(&pair[0].services, &ChangeSet::between(&pair[0], &pair[1])));
             prop_assert_eq!(kernel.elements(), table.elements());
         }
         let last = states.last().unwrap();
@@ -262,7 +262,7 @@ proptest! {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
-        for part in table.update(&ChangeSet::between(&old, &new)).split(iter::empty(), limit * 96) {
+        for part in table.update(&old.services, &ChangeSet::between(&old, &new)).split(iter::empty(), limit * 96) {
             kernel.commit(part);
         }
         prop_assert_eq!(kernel.elements(), table.elements());
@@ -277,7 +277,7 @@ proptest! {
         let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
         let before = kernel.elements();
-        let mut transaction = table.update(&ChangeSet::between(&old, &new));
+        let mut transaction = table.update(&old.services, &ChangeSet::between(&old, &new));
         let late = transaction.take_late();
         kernel.commit_at_once(&transaction);
         for element in before.iter().filter(|element| element.set.kind.is_needed_by_packets_under_way()) {
