@@ -94,7 +94,7 @@ impl MirrorHandle {
         })?;
         thread::Builder::new().name("mirror-log".to_owned()).spawn(move || {
             // While the store is being listed. The node may be gone.
-            let _ = summary.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &key)));
+            let _ = summary.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &source, &key)));
             let log = Log::begin(&folder, &source, Mirror::prepare_log(&folder));
             Logger::new(log, to_writer, saved).run(&work);
         })?;

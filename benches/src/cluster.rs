@@ -37,6 +37,9 @@ const fn starts(workload: Workload) -> usize {
 /// How long a few changes a second are made.
 const FEW: Duration = Duration::from_secs(20);
 
+/// The largest memory of a start, beside that at rest.
+const MAX_PEAK: f64 = 1.5;
+
 /// The time after which the allocator has returned the memory of the start.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(13);
 
@@ -88,7 +91,10 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
         figure("start from etcd until ready", median(cold), start_limit),
         figure("restart over existing rules", median(restarts), scenario.restart),
         figure("memory", memory.resident, scenario.memory),
-        figure("memory at its peak", memory.peak, None),
+        // The floor is the memory at rest.
+        figure("memory at its peak", memory.peak, None)
+            .beside(memory.resident)
+            .with_limit(Limit::TimesFloor(MAX_PEAK)),
     ]);
     figures.extend(change::measure(lab, &store, &agent, scenario)?);
     if let Some(duration) = scenario.churn {

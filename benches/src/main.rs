@@ -16,8 +16,8 @@ use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
 
 /// The time limit of the whole run.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
-/// The same with the largest tables, which fill an etcd with millions of keys.
-const MILLION_LIMIT: Duration = Duration::from_secs(3600);
+/// The same with the largest tables, which fill an etcd with millions of keys, or take other proxies many minutes to load.
+const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
 const SECTIONS: [&str; 8] = [
@@ -47,7 +47,9 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let limit = if options.only.as_deref() == Some(million::SECTION) { MILLION_LIMIT } else { TIME_LIMIT };
+    let is_long =
+        options.only.as_deref().is_some_and(|only| [million::SECTION, peers::SECTION].contains(&only));
+    let limit = if is_long { LONG_TIME_LIMIT } else { TIME_LIMIT };
     isolated_measurement(limit, |lab| measure(lab, &options))
 }
 

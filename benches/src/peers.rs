@@ -135,7 +135,7 @@ fn changed(services: &[Service], count: usize) -> impl Iterator<Item = (&Service
 }
 
 fn load_peer(layout: Layout, services: &[Service], changes: usize) -> Result<Costs> {
-    let loaded = load(&layout.everything(UDP, services))?;
+    let loaded = layout.everything(UDP, services).map(|text| load(&text)).sum::<Result<_>>()?;
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
         // Each change is reverted, since packets need the existing backends.

@@ -25,7 +25,7 @@ use database::{
     CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW, STATE, guarded, is_of, number, open_and_check, read,
     state,
 };
-use log::unsaved::Unsaved;
+use log::unsaved::{Piece, Unsaved};
 use sum::EntriesChecksum;
 
 /// The file within the state folder.
@@ -58,6 +58,14 @@ pub struct MirrorSummary {
     pub entries: usize,
     /// Whether it has the given key.
     pub has_key: bool,
+}
+
+impl MirrorSummary {
+    /// Counts an entry, which may have the key.
+    fn count(&mut self, entry: &Entry, key: &str) {
+        self.entries = self.entries.saturating_add(1);
+        self.has_key |= entry.key == key;
+    }
 }
 
 /// An opened mirror.
@@ -132,9 +140,10 @@ impl Mirror {
     }
 
     /// The number of saved entries, and whether this key is one of them, without reading the whole database. Of a database
-    /// that cannot be read the largest possible number is returned, as it may hold anything. Each value in newer records of the
-    /// log is counted as one more entry, and deletions there are not subtracted.
-    pub fn summary(folder: &Path, key: &str) -> MirrorSummary {
+    /// that cannot be read the largest possible number is returned, as it may hold anything. A list in newer records of the log
+    /// of this store replaces what is saved. Each changed value there is counted as one more entry, and deletions are not
+    /// subtracted.
+    pub fn summary(folder: &Path, source: &str, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         let in_database = || {
             let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
@@ -152,9 +161,14 @@ impl Mirror {
         let Some((mut summary, number)) = saved else {
             return MirrorSummary { entries: usize::MAX, has_key: true };
         };
-        log::unsaved::for_each_put(folder, number, |entry| {
-            summary.entries = summary.entries.saturating_add(1);
-            summary.has_key |= entry.key == key;
+        let mut list = MirrorSummary::default();
+        log::unsaved::for_each_piece(folder, source, number, |piece| match piece {
+            Piece::ListBegin { keep } => {
+                list = MirrorSummary { entries: keep.len(), has_key: keep.contains(key) };
+            }
+            Piece::Listed(entry) => list.count(entry, key),
+            Piece::ListEnd => summary = list,
+            Piece::Changed(entry) => summary.count(entry, key),
         });
         summary
     }
@@ -184,7 +198,11 @@ impl Mirror {
                 show(key.value(), value.value().1);
             }
             let saved = number(&database)?.unwrap_or(u64::MAX);
-            log::unsaved::for_each_put(folder, saved, |entry| show(&entry.key, entry.mod_revision));
+            log::unsaved::for_each_piece(folder, source, saved, |piece| {
+                if let Piece::Listed(entry) | Piece::Changed(entry) = piece {
+                    show(&entry.key, entry.mod_revision);
+                }
+            });
             Ok(())
         })
     }

@@ -6,6 +6,8 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4},
 };
 
+use super::size::ALL_COMPLETE;
+
 /// A version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
@@ -81,6 +83,9 @@ table TABLE {
 }
 ";
 
+/// The most services that are loaded together: as many as are measured to be loaded as kube-proxy loads them.
+const MAX_SERVICES_OF_PIECE: usize = ALL_COMPLETE;
+
 impl Layout {
     /// Its name in figures.
     pub(super) const fn name(self) -> &'static str {
@@ -98,10 +103,19 @@ impl Layout {
         }
     }
 
-    /// The whole table, for an empty kernel.
-    pub(super) fn everything(self, port: Port, services: &[Service]) -> String {
+    /// The whole table, for an empty kernel: texts to be loaded one after the other. The kernel and nft take the square of a
+    /// text's chains, so a large table is loaded in pieces.
+    pub(super) fn everything(self, port: Port, services: &[Service]) -> impl Iterator<Item = String> {
+        let of_piece = move |(number, services): (usize, &[Service])| {
+            let base = if number == 0 { BASE } else { "" };
+            base.replace("TABLE", self.table()) + &self.services(port, services)
+        };
+        services.chunks(MAX_SERVICES_OF_PIECE).enumerate().map(of_piece)
+    }
+
+    fn services(self, port: Port, services: &[Service]) -> String {
         let table = self.table();
-        let mut text = BASE.replace("TABLE", table);
+        let mut text = String::new();
         for service in services {
             self.chains(&mut text, port, service);
         }

@@ -138,7 +138,7 @@ fn summary_through_symbolic_link_counts_as_full() {
     let bytes = fs::read(&target).unwrap();
     std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
     let full = MirrorSummary { entries: usize::MAX, has_key: true };
-    assert_eq!(Mirror::summary(folder.path(), "/no/such"), full);
+    assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, "/no/such"), full);
     assert!(fs::read(&target).unwrap() == bytes, "the target stays as it is");
 }
 
@@ -258,7 +258,7 @@ fn keys() -> impl Strategy<Value = BTreeSet<String>> {
 #[test]
 fn mirror_is_summarized_without_reading_and_recalled_read_only() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Mirror::summary(folder.path(), "/a"), MirrorSummary::default());
+    assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, "/a"), MirrorSummary::default());
     assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), None);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no file is made");
     let whole = filled(folder.path());
@@ -268,10 +268,16 @@ fn mirror_is_summarized_without_reading_and_recalled_read_only() {
     assert!(Mirror::recall(folder.path(), "dir:/elsewhere").unwrap_err().to_string().contains("is not of"));
     assert!(fs::read(&path).unwrap() == bytes, "the file stays as it is");
     let saved = &whole.entries[7].key;
-    assert_eq!(Mirror::summary(folder.path(), saved), MirrorSummary { entries: 500, has_key: true });
-    assert_eq!(Mirror::summary(folder.path(), "/no/such"), MirrorSummary { entries: 500, has_key: false });
+    assert_eq!(
+        Mirror::summary(folder.path(), SOURCE_URL, saved),
+        MirrorSummary { entries: 500, has_key: true }
+    );
+    assert_eq!(
+        Mirror::summary(folder.path(), SOURCE_URL, "/no/such"),
+        MirrorSummary { entries: 500, has_key: false }
+    );
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let full = MirrorSummary { entries: usize::MAX, has_key: true };
-    assert_eq!(Mirror::summary(folder.path(), saved), full);
+    assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, saved), full);
     assert!(Mirror::recall(folder.path(), SOURCE_URL).is_err(), "what is damaged is not trusted");
 }

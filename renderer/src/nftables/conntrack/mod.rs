@@ -7,6 +7,7 @@
 //! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► filter ─ netlink ─► dump, compare, delete
 //! ```
 
+mod backends;
 mod constants;
 mod flow;
 #[cfg(any(test, fuzzing))]

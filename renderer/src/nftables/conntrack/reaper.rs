@@ -14,10 +14,10 @@ use std::{
 use contiv_model::{ChangeSet, ContivService, ServiceChange, ServiceId, Snapshot};
 
 use super::{
+    backends::Backends,
     observer::StaleFlowObserver,
     request::{Request, Services, Totals},
     seqlock::{Programming, ProgrammingSeqlock},
-    serving::Backends,
     worker::Worker,
 };
 use crate::{kernel::Kernel, nftables::FrontendKey};
@@ -127,15 +127,13 @@ impl StaleFlowReaper {
 
     fn send(&mut self, request: Request) {
         let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
-        let refused = match queue.try_send(request) {
-            Ok(()) => None,
-            Err(TrySendError::Full(request)) => Some(request),
+        match queue.try_send(request) {
+            Ok(()) => self.incomplete = false,
+            Err(TrySendError::Full(request)) => self.keep_lost(request),
             // The next request starts the thread again.
             Err(TrySendError::Disconnected(request)) => return self.keep_lost(request),
-        };
+        }
         self.queue = Some(queue);
-        self.incomplete = false;
-        refused.into_iter().for_each(|request| self.keep_lost(request));
     }
 
     /// Remembers what a request was about that the thread did not get.
@@ -212,12 +210,44 @@ mod tests {
         Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
         reaper.changed(&ChangeSet::default(), &services);
-        let Ok(Request::Reconciled { services: all, .. }) = requests.try_recv() else {
+        let Ok(Request::Reconciled { services: all, before, .. }) = requests.try_recv() else {
             panic!("not everything")
         };
-        assert_eq!(all, services);
+        assert_eq!((all, before), (services.clone(), Services::new()));
         reaper.changed(&changes, &services);
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))), "now all is known again");
+    }
+
+    #[test]
+    fn services_before_lost_changes_come_with_the_next_request() {
+        let (mut reaper, requests) = reaper();
+        let (changes, services) = state();
+        let version = |timeout| {
+            let (id, service) = services.iter().next().unwrap();
+            let service =
+                ContivService { session_affinity_timeout: timeout, ..ContivService::clone(service) };
+            Services::from([(id.clone(), Arc::new(service))])
+        };
+        let between = |old: &Services, new: &Services| {
+            let snapshot =
+                |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
+            ChangeSet::between(&snapshot(old), &snapshot(new))
+        };
+        reaper.changed(&changes, &services);
+        reaper.changed(&between(&services, &version(1)), &version(1));
+        // This does not fit either.
+        reaper.changed(&between(&version(1), &version(2)), &version(2));
+        assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
+        reaper.changed(&between(&version(2), &version(3)), &version(3));
+        let Ok(Request::Reconciled { before, services: all, .. }) = requests.try_recv() else {
+            panic!("not everything")
+        };
+        assert_eq!(
+            (before, all),
+            (services.clone(), version(3)),
+            "the thread knows the state of the first request"
+        );
+        assert!(reaper.unreported.is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use contiv_model::{ContivService, ServiceChange, ServiceId};
 
-use super::serving::Backends;
+use super::backends::Backends;
 use crate::nftables::FrontendKey;
 
 /// All services by their id.

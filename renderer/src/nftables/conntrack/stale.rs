@@ -7,10 +7,7 @@ use std::{
 
 use contiv_model::{ContivService, Protocol, ServiceChange};
 
-use super::{
-    flow::Flow,
-    serving::{Backends, serving},
-};
+use super::{backends::Backends, flow::Flow, serving::serving};
 use crate::nftables::{Family, FrontendKey};
 
 /// Frontends with flows that may be stale.
@@ -65,13 +62,14 @@ impl StaleFlowFilter {
                 (suspicion.serving, suspicion.reset) = (None, *reset);
             }
         }
+        let nothing = Backends::default();
         for (frontend, (serving, reset)) in after {
-            let had = before.get(&frontend).map(|(had, _)| had);
+            let had = before.get(&frontend).map_or(&nothing, |(had, _)| had);
             // Without a backend before, there may be flows that were never translated.
-            let lost_none = had.is_some_and(|had| !had.is_empty() && had.is_subset(&serving));
+            let lost_none = !had.is_empty() && had.is_subset(&serving);
             if !lost_none || self.frontends.contains_key(&frontend) {
                 let suspicion = self.frontends.entry(frontend).or_default();
-                suspicion.gone.extend(had.into_iter().flatten());
+                suspicion.gone.extend(had);
                 (suspicion.serving, suspicion.reset) = (Some(serving), reset);
             }
         }
@@ -86,7 +84,7 @@ impl StaleFlowFilter {
     }
 
     /// Adds the former backends of a frontend, after everything that is programmed now was added.
-    pub(super) fn add_found(&mut self, frontend: FrontendKey, had: Backends) {
+    pub(super) fn add_found(&mut self, frontend: FrontendKey, had: &Backends) {
         if !had.is_empty() {
             self.frontends.entry(frontend).or_default().gone.extend(had);
         }
@@ -111,9 +109,9 @@ impl StaleFlowFilter {
         }
         for (frontend, (backends, _)) in served(services) {
             if let Some(suspicion) = self.frontends.get_mut(&frontend) {
-                suspicion.gone.retain(|backend| !backends.contains(backend));
+                suspicion.gone.remove_all(&backends);
                 if let Some(serving) = &mut suspicion.serving {
-                    serving.extend(backends);
+                    serving.extend(&backends);
                 }
             }
         }

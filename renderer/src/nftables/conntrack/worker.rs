@@ -215,16 +215,16 @@ impl State {
                 self.next.add(changes.values());
             }
             Request::Reconciled { before, services, node_ips, found } => {
-                let changes = before.into_iter().map(|(id, old)| {
+                let changes = before.into_iter().filter_map(|(id, old)| {
                     let new = services.get(&id).cloned();
-                    ServiceChange { old: Some(old), new }
+                    (new.as_ref() != Some(&old)).then_some(ServiceChange { old: Some(old), new })
                 });
                 let changes: Vec<ServiceChange> = changes.collect();
                 self.current.correct(services.values().map(|service| &**service));
                 self.next.add(changes.iter());
                 self.next.add_all(services.values().map(|service| &**service));
                 for (frontend, backends) in found {
-                    self.next.add_found(frontend, backends);
+                    self.next.add_found(frontend, &backends);
                 }
                 self.node_ips = node_ips;
             }

@@ -50,18 +50,44 @@ fn log_of_a_killed_process_is_replayed() {
     drop(killed);
     // It counts for the summary, and can be recalled, without a database.
     let path = folder.path();
-    assert_eq!(Mirror::summary(path, "/b"), MirrorSummary { entries: 3, has_key: true });
-    assert!(!Mirror::summary(path, "/c").has_key);
+    assert_eq!(Mirror::summary(path, SOURCE, "/b"), MirrorSummary { entries: 3, has_key: true });
+    assert!(!Mirror::summary(path, SOURCE, "/c").has_key);
     let expected = Some(Saved { revision: 5, entries: vec![entry("/a", "2", 4)] });
     assert_eq!(Mirror::recall(path, SOURCE).unwrap(), expected);
     for _ in 0..2 {
         assert_eq!(saved(path), expected);
-        assert_eq!(Mirror::summary(path, "/b"), MirrorSummary { entries: 1, has_key: false });
+        assert_eq!(Mirror::summary(path, SOURCE, "/b"), MirrorSummary { entries: 1, has_key: false });
     }
     assert_eq!(log(path).next(), last + 1);
     remove_until(path, last);
     assert_eq!(segments(path), []);
     assert_eq!(log(path).next(), last + 1);
+}
+
+#[test]
+fn list_in_the_log_replaces_what_the_summary_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let summary = |key| {
+        let MirrorSummary { entries, has_key } = Mirror::summary(path, SOURCE, key);
+        (entries, has_key)
+    };
+    let mut killed = log(path);
+    list(&mut killed, 3, &[entry("/a", "1", 2), entry("/b", "1", 3), entry("/c", "1", 3)]);
+    saved(path);
+    assert_eq!((summary("/a"), summary("/d")), ((3, true), (3, false)));
+    // The list of a process that was killed before the database had it.
+    let (number, written) =
+        killed.append_list(5, vec![entry("/a", "1", 2), entry("/d", "1", 5)], &BTreeSet::from(["/c".into()]));
+    written.unwrap();
+    change(&mut killed, &put("/e", "1", 6));
+    drop(killed);
+    assert_eq!(["/b", "/c", "/d", "/e"].map(summary), [(4, false), (4, true), (4, true), (4, true)]);
+    assert_eq!(Mirror::summary(path, "dir:/elsewhere", "/d"), MirrorSummary { entries: 3, has_key: false });
+    // A truncated list has no effect; the change after it is counted in any case.
+    let file = OpenOptions::new().write(true).open(path_of(path, number)).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    assert_eq!(summary("/b"), (4, true));
 }
 
 #[test]

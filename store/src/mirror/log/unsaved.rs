@@ -77,22 +77,45 @@ fn push(unsaved: &mut Vec<Unsaved>, number: u64, revision: i64, changes: Vec<Cha
     }
 }
 
-/// Calls `show` with each value in records after this number, of any store, even if it was changed or deleted later.
-pub(in crate::mirror) fn for_each_put(folder: &Path, saved: u64, mut show: impl FnMut(&Entry)) {
+/// A piece of the records that are not saved.
+pub(in crate::mirror) enum Piece<'a> {
+    /// A complete content begins. The saved values of these keys stay.
+    ListBegin { keep: &'a BTreeSet<String> },
+    /// A value of the content that began.
+    Listed(&'a Entry),
+    /// The content is complete. Without this it has no effect.
+    ListEnd,
+    /// A changed value.
+    Changed(&'a Entry),
+}
+
+/// Calls `show` with the pieces of a store's records after this number, even where a later record changes or deletes a value.
+pub(in crate::mirror) fn for_each_piece(
+    folder: &Path,
+    source: &str,
+    saved: u64,
+    mut show: impl FnMut(Piece<'_>),
+) {
     for (_, path) in segments(folder) {
         let mut is_after = false;
-        let Some(mut reader) = open(&path, |_| true) else { continue };
-        while let Some(record) = record::read(&mut reader) {
+        let mut reader = open(&path, |found| names_the_same_store(found, source));
+        while let Some(record) = reader.as_mut().and_then(record::read) {
             match record {
                 Record::Changes { number, batch } if number > saved => {
                     for change in &batch.changes {
                         if let Change::Put(entry) = change {
-                            show(entry);
+                            show(Piece::Changed(entry));
                         }
                     }
                 }
-                Record::List { number, .. } => is_after = number > saved,
-                Record::Entry(entry) if is_after => show(&entry),
+                Record::List { number, keep, .. } => {
+                    is_after = number > saved;
+                    if is_after {
+                        show(Piece::ListBegin { keep: &keep });
+                    }
+                }
+                Record::Entry(entry) if is_after => show(Piece::Listed(&entry)),
+                Record::ListEnd if is_after => show(Piece::ListEnd),
                 _ => (),
             }
         }
