@@ -76,20 +76,25 @@ pub(super) fn write_removal(batch: &mut Batch) {
     batch.delete(msg::DELTABLE, "remove the table", |message| message.text(table_attribute::NAME, TABLE));
 }
 
-/// Commits a transaction, in batches of at most `limit` bytes, and right after it its late removals. `first` is sent ahead of
-/// everything. With a table all of its elements are added too.
+/// Commits a transaction of `table`, in batches of at most `limit` bytes, and right after it its late removals. `first` is sent
+/// ahead of everything.
 pub(super) fn commit(
     socket: &mut Socket,
-    first: Batch,
+    mut first: Batch,
     mut transaction: Transaction,
-    created: Option<&Table>,
+    table: &Table,
     limit: usize,
 ) -> Result<Report, NetlinkError> {
+    let created = transaction.adds_all.then_some(table);
     let (removed, added) = transaction.counts();
     let added = added + created.map_or(0, Table::creation_len);
     let mut report = Report { added, removed, ..Report::default() };
     let gone = std::mem::take(&mut transaction.forget);
     let late = transaction.take_late();
+    if created.is_some() {
+        // Growing step by step would copy a large batch repeatedly. What is not needed is never touched.
+        first.reserve(table.max_bytes().min(limit));
+    }
     let creation = created.into_iter().flat_map(Table::creation);
     commit_in_batches(socket, encode::batches(first, transaction, creation, limit), &mut report)?;
     commit_in_batches(socket, encode::batches(Batch::new(), late, iter::empty(), limit), &mut report)?;

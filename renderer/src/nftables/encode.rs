@@ -1,6 +1,6 @@
 //! A transaction as netlink messages.
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, iter, net::IpAddr};
 
 use super::{
     element::{Element, FrontendKey, Key, Value},
@@ -16,6 +16,10 @@ use super::{
 /// Elements per message: limited by the 16-bit length of the list attribute.
 const ELEMENTS_PER_MESSAGE: usize = 256;
 
+/// The most bytes of a transaction's part that is encoded together. Its elements take several times the memory of their messages,
+/// and a batch that replaces a table has millions of elements.
+const PART_BYTES: usize = 1 << 20;
+
 /// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
 
@@ -28,11 +32,16 @@ pub(crate) fn batches(
     limit: usize,
 ) -> impl Iterator<Item = Batch> {
     let room = limit.saturating_sub(first.len());
+    let mut parts = transaction.split(more, room.min(PART_BYTES)).peekable();
     let mut first = Some(first);
-    let batches = transaction.split(more, room).map(move |part| {
+    let batches = iter::from_fn(move || {
+        let part = parts.next()?;
         let mut batch = first.take().unwrap_or_else(Batch::new);
         write(&part, &mut batch);
-        batch
+        while let Some(part) = parts.next_if(|part| batch.len() + part.max_bytes() <= limit) {
+            write(&part, &mut batch);
+        }
+        Some(batch)
     });
     batches.filter(|batch| !batch.is_empty())
 }
@@ -290,4 +299,53 @@ fn push_name(bytes: &mut Vec<u8>, name: &str) {
 fn push_port(bytes: &mut Vec<u8>, port: u16) {
     bytes.extend_from_slice(&port.to_be_bytes());
     bytes.extend_from_slice(&[0, 0]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::{
+        netlink::message::messages,
+        nftables::{
+            netlink::{Attributes, constants::NFNL_SUBSYS_NFTABLES},
+            read,
+            shared_address::SharedAddress,
+        },
+    };
+
+    /// The elements that a batch adds, as they were written.
+    fn added(batch: &mut Batch) -> Vec<Element> {
+        let (bytes, _) = batch.finish();
+        let objects = messages(bytes).filter_map(|message| {
+            let is_addition =
+                message.kind == u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM);
+            message.object(NFNL_SUBSYS_NFTABLES).filter(|_| is_addition)
+        });
+        let elements = objects.flat_map(|object| {
+            let set = object.text(elem::LIST_SET).and_then(Set::by_name).unwrap();
+            let list = object.nested(elem::LIST_ELEMENTS).unwrap();
+            let parse = |(_, element)| read::parse_element(set, Attributes(element)).unwrap();
+            list.iter().map(parse).collect::<Vec<_>>()
+        });
+        elements.collect()
+    }
+
+    #[test]
+    fn batches_have_every_element_once_within_their_limit() {
+        let elements: Vec<Element> = (0..30_000)
+            .map(|number| {
+                SharedAddress::cluster_ip(Ipv4Addr::from_bits(0x0a60_0000 + number).into()).element()
+            })
+            .collect();
+        for (limit, expected) in [(usize::MAX, 1..=1), (PART_BYTES, 2..=3), (PART_BYTES / 8, 10..=30)] {
+            let more = Group::additions(elements.iter().copied());
+            let batches = super::batches(Batch::new(), Transaction::default(), more, limit);
+            let mut batches: Vec<Batch> = batches.collect();
+            assert!(expected.contains(&batches.len()), "{limit}: {}", batches.len());
+            assert!(batches.iter().all(|batch| batch.len() <= limit), "{limit}");
+            assert_eq!(batches.iter_mut().flat_map(added).collect::<Vec<_>>(), elements, "{limit}");
+        }
+    }
 }

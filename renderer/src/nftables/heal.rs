@@ -36,7 +36,6 @@ pub(super) fn execute(
     let is_written_anew = !matches!(repair, Repair::Elements(_));
     let mut batch = Batch::new();
     let mut existing = ExistingTable::default();
-    let mut created = None;
     let transaction = match repair {
         Repair::Elements(elements) => elements,
         Repair::Rules(elements) => {
@@ -56,12 +55,11 @@ pub(super) fn execute(
             }
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
-            created = Some(&*table);
-            Transaction { chains: table.chains().collect(), ..Transaction::default() }
+            Transaction { chains: table.chains().collect(), adds_all: true, ..Transaction::default() }
         }
     };
     let limit = socket.batch_limit();
-    let mut report = apply::commit(socket, batch, transaction, created, limit)?;
+    let mut report = apply::commit(socket, batch, transaction, table, limit)?;
     apply::remove_leftovers(socket, &existing, table, &mut report);
     if is_written_anew {
         // Unused chains may exist, but without rules.

@@ -216,7 +216,6 @@ impl Nftables {
         let backends =
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
         let found_backends = backends.collect();
-        let is_created = elements.is_empty();
         let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
         let snapshot = with_previous_carriers.as_ref().unwrap_or(snapshot);
         let (table, mut transaction) = Table::resync(snapshot, elements);
@@ -232,7 +231,7 @@ impl Nftables {
             if is_compared {
                 others = capacity::outgrown(&existing.sizes, &table.counts());
                 others.retain(|set, _| existing.shaped.contains(set));
-                if !is_created {
+                if !transaction.adds_all {
                     table.refill(&others, &mut transaction);
                 }
             }
@@ -245,8 +244,7 @@ impl Nftables {
         }
         let limit = socket.batch_limit();
         let limit = if found.is_none() { limit.min(apply::NEW_TABLE_BATCH_BYTES) } else { limit };
-        let created = is_created.then_some(&table);
-        let mut report = apply::commit(socket, batch, transaction, created, limit)?;
+        let mut report = apply::commit(socket, batch, transaction, &table, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         let before = mem::replace(&mut self.programmed, snapshot.clone());
@@ -263,7 +261,7 @@ impl Nftables {
         if !transaction.is_empty() {
             let socket = self.socket()?;
             let limit = socket.batch_limit();
-            report = apply::commit(socket, Batch::new(), transaction, None, limit)?;
+            report = apply::commit(socket, Batch::new(), transaction, table, limit)?;
             let unused = table.unused_chains();
             if unused.len() > SPARE_CHAINS && apply::remove_chains(socket, &unused, &mut report).is_ok() {
                 table.forget_unused_chains();

@@ -62,13 +62,12 @@ impl Table {
         Self { chains, ..table }
     }
 
-    /// The table for `snapshot`, and the transaction that turns the kernel's elements into it. If the kernel has none of them,
-    /// the groups of [`Self::creation`] are to be added: they take more memory than the table itself, so they are made when they
-    /// are sent.
+    /// The table for `snapshot`, and the transaction that turns the kernel's elements into it.
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         if kernel.is_empty() {
             let table = Self::new(snapshot);
-            let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+            let mut transaction =
+                Transaction { flush: kernel.foreign, adds_all: true, ..Transaction::default() };
             transaction.flush.extend(Set::of_form(Form::Chains));
             transaction.flush.extend(interval_sets());
             transaction.chains = table.chains().collect();
@@ -184,9 +183,11 @@ impl Table {
     fn common_elements(&self) -> impl Iterator<Item = Element> + Send {
         let intervals = INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node));
         let of_node: BTreeSet<Element> = elements::of_node(&self.node).chain(intervals).collect();
-        let of_services: Vec<Element> =
-            self.shared_elements().filter(|element| !of_node.contains(element)).collect();
-        of_node.into_iter().chain(of_services)
+        let is_of_services = {
+            let of_node = of_node.clone();
+            move |element: &Element| !of_node.contains(element)
+        };
+        of_node.into_iter().chain(self.shared_elements().filter(is_of_services))
     }
 
     /// The elements that several services may share, each once.
@@ -258,7 +259,7 @@ impl Table {
     }
 
     /// An upper bound for the size of all elements in messages, without those of the node.
-    fn max_bytes(&self) -> usize {
+    pub(crate) fn max_bytes(&self) -> usize {
         let of_frontends = self.frontends.iter();
         let of_frontends = of_frontends
             .map(|(frontend, programmed)| max_message_bytes(frontend.family()) * programmed.len());

@@ -82,6 +82,9 @@ pub(crate) struct Transaction {
     /// Chains that must exist before the first element jumps to them.
     pub(crate) chains: BTreeSet<DemandChain>,
     pub(crate) groups: Vec<Group>,
+    /// All elements of the table are added: [`Table::creation`](super::table::Table::creation). They take more memory than the
+    /// table itself, so their groups are made when they are sent.
+    pub(crate) adds_all: bool,
     /// Backends whose affinity entries of a frontend must be deleted after the commit.
     pub(crate) forget: BTreeSet<(FrontendKey, SocketAddr)>,
 }
@@ -94,7 +97,7 @@ impl Transaction {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty()
+        self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty() && !self.adds_all
     }
 
     /// Drops the changes of one set.
@@ -153,6 +156,11 @@ impl Transaction {
             }
             Some(part)
         })
+    }
+
+    /// An upper bound for the size of its elements in messages.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.groups.iter().map(Group::max_bytes).sum()
     }
 
     /// Removals and additions of all groups.
@@ -234,7 +242,7 @@ mod tests {
             flush: BTreeSet::from([element(1).set]),
             chains: BTreeSet::from([DemandChain::Base(BaseChain::LearnOutput)]),
             groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
-            forget: BTreeSet::new(),
+            ..Transaction::default()
         };
         let mut first = whole.clone();
         let more = first.groups.split_off(1);

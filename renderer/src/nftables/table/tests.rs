@@ -90,9 +90,8 @@ impl Kernel {
 
 /// A resync with all groups of its transaction.
 fn resync(snapshot: &Snapshot, kernel: Elements) -> (Table, Transaction) {
-    let is_created = kernel.is_empty();
     let (table, mut transaction) = Table::resync(snapshot, kernel);
-    if is_created {
+    if std::mem::take(&mut transaction.adds_all) {
         transaction.groups.extend(table.creation());
     }
     (table, transaction)
