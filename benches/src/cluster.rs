@@ -37,7 +37,7 @@ const fn starts(workload: Workload) -> usize {
 /// How long a few changes a second are made.
 const FEW: Duration = Duration::from_secs(20);
 
-/// The largest memory of a start, beside that at rest.
+/// The largest memory of a start, as a multiple of that at rest.
 const MAX_PEAK: f64 = 1.5;
 
 /// The time after which the allocator has returned the memory of the start.

@@ -87,8 +87,8 @@ impl Mirror {
         Self::open_before(folder, source, u64::MAX)
     }
 
-    /// Like [`Self::open`], but saves only the segments of the log that begin before this record number. The process that is
-    /// writing the later ones saves them itself.
+    /// Like [`Self::open`], but saves only the segments of the log that begin before this record number: none before 0. The
+    /// process that is writing the later ones saves them itself.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -140,9 +140,9 @@ impl Mirror {
     }
 
     /// The number of saved entries, and whether this key is one of them, without reading the whole database. Of a database
-    /// that cannot be read the largest possible number is returned, as it may hold anything. A list in newer records of the log
-    /// of this store replaces what is saved. Each changed value there is counted as one more entry, and deletions are not
-    /// subtracted.
+    /// that cannot be read the largest possible number is returned, as it may hold anything. A complete list in newer records of
+    /// this store's log is counted instead of what is saved, with all keys that it keeps. Each changed value in these records
+    /// is counted as one more entry, and deletions are not subtracted.
     pub fn summary(folder: &Path, source: &str, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         let in_database = || {
@@ -175,7 +175,7 @@ impl Mirror {
 
     /// Calls `show` with the key and the modification revision of each saved value of this store, without keeping any, and
     /// before the database is opened for writing. Then it calls it with every value in newer records of the log, even if a later
-    /// record changes that value.
+    /// record changes that value, or if it is part of a truncated list.
     ///
     /// # Errors
     /// When the database cannot be read.

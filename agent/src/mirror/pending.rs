@@ -21,6 +21,11 @@ impl Pending {
         self.revision.is_none()
     }
 
+    /// Whether nothing that was saved before stays.
+    pub(super) fn replaces_all(&self) -> bool {
+        self.replacement.as_ref().is_some_and(|list| list.keep.is_empty())
+    }
+
     pub(super) fn revision(&self) -> i64 {
         self.revision.unwrap_or_default()
     }

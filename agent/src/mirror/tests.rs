@@ -100,6 +100,28 @@ async fn mirror_that_has_ended_can_be_opened_at_once() {
 }
 
 #[tokio::test]
+async fn list_after_a_kill_replaces_what_was_only_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    // The log of a process that was killed before its list was in the database.
+    let mut log = Log::begin(folder.path(), "dir:/x", Mirror::prepare_log(folder.path()));
+    let logged = vec![entry("/a", "1", 2), entry("/b", "1", 2)];
+    log.append_list(3, logged, &BTreeSet::new()).1.unwrap();
+    drop(log);
+    for (revision, keep, expected) in
+        [(4, None, vec![("/c", b"4".as_slice())]), (5, Some("/c"), vec![("/c", b"4"), ("/d", b"5")])]
+    {
+        let RunningMirror { mut handle, ended, reports: _reports } = start(folder.path());
+        let (key, value) = (if keep.is_some() { "/d" } else { "/c" }, revision.to_string());
+        let keep = keep.into_iter().map(str::to_owned).collect();
+        handle.replace(revision, vec![entry(key, &value, revision)], keep);
+        drop(handle);
+        ended.await.unwrap();
+        let saved = start(folder.path()).load().await.unwrap();
+        assert_eq!((saved.revision, values(&saved)), (revision, expected));
+    }
+}
+
+#[tokio::test]
 async fn list_after_unsaved_list_keeps_its_kept_keys() {
     let folder = tempfile::tempdir().unwrap();
     let RunningMirror { mut handle, ended, reports: _reports } = start(folder.path());

@@ -144,7 +144,7 @@ impl Writer {
     }
 
     fn load(&mut self) -> Option<Saved> {
-        let error = match self.open_mirror().and_then(|mirror| mirror.load()) {
+        let error = match self.open_mirror(self.first).and_then(|mirror| mirror.load()) {
             Ok(saved) => return saved,
             Err(error) => error,
         };
@@ -157,7 +157,9 @@ impl Writer {
 
     fn write(&mut self, pending: Pending) {
         let (revision, number) = (pending.revision(), pending.number());
-        match self.open_mirror().and_then(|mirror| pending.write(mirror)) {
+        // What an earlier process has only logged need not be saved where nothing of it stays.
+        let replayed_before = if pending.replaces_all() { 0 } else { self.first };
+        match self.open_mirror(replayed_before).and_then(|mirror| pending.write(mirror)) {
             Ok(()) => {
                 if self.gap.take().is_some() {
                     info!(revision, "the mirror is written again");
@@ -185,7 +187,7 @@ impl Writer {
     /// Requests a list of the store, if the mirror can be written again.
     fn request_list(&mut self) {
         // Opening the database writes to it, so it shows whether the disk accepts writes.
-        match self.open_mirror().map(drop) {
+        match self.open_mirror(self.first).map(drop) {
             Ok(()) => {
                 self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
                 self.report(MirrorReport::CaughtUp);
@@ -194,12 +196,13 @@ impl Writer {
         }
     }
 
-    /// The open database; opens it if the last use failed or there was none.
-    fn open_mirror(&mut self) -> Result<&mut Mirror, MirrorError> {
+    /// The open database; opens it if the last use failed or there was none. Then it gets the content of the log that was
+    /// written before this record.
+    fn open_mirror(&mut self, replayed_before: u64) -> Result<&mut Mirror, MirrorError> {
         let mirror = if let Some(mirror) = self.mirror.take() {
             mirror
         } else {
-            let (mirror, quarantined) = Mirror::open_before(&self.folder, &self.source, self.first)?;
+            let (mirror, quarantined) = Mirror::open_before(&self.folder, &self.source, replayed_before)?;
             if let Some(QuarantinedFile { path, reason }) = quarantined {
                 warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
             }

@@ -83,8 +83,8 @@ table TABLE {
 }
 ";
 
-/// The most services that are loaded together: as many as are measured to be loaded as kube-proxy loads them.
-const MAX_SERVICES_OF_PIECE: usize = ALL_COMPLETE;
+/// The services that are loaded together where the time of loading is not measured.
+const SERVICES_OF_PIECE: usize = 5000;
 
 impl Layout {
     /// Its name in figures.
@@ -103,14 +103,15 @@ impl Layout {
         }
     }
 
-    /// The whole table, for an empty kernel: texts to be loaded one after the other. The kernel and nft take the square of a
-    /// text's chains, so a large table is loaded in pieces.
+    /// The whole table, for an empty kernel: texts to be loaded one after the other. Up to [`ALL_COMPLETE`] services it is one
+    /// text, as kube-proxy writes it. Loading takes time quadratic in the chains of a text, so a larger table is several.
     pub(super) fn everything(self, port: Port, services: &[Service]) -> impl Iterator<Item = String> {
         let of_piece = move |(number, services): (usize, &[Service])| {
             let base = if number == 0 { BASE } else { "" };
             base.replace("TABLE", self.table()) + &self.services(port, services)
         };
-        services.chunks(MAX_SERVICES_OF_PIECE).enumerate().map(of_piece)
+        let piece_len = if services.len() <= ALL_COMPLETE { ALL_COMPLETE } else { SERVICES_OF_PIECE };
+        services.chunks(piece_len).enumerate().map(of_piece)
     }
 
     fn services(self, port: Port, services: &[Service]) -> String {

@@ -20,6 +20,9 @@ const ELEMENTS_PER_MESSAGE: usize = 256;
 /// and a batch that replaces a table has millions of elements.
 const PART_BYTES: usize = 1 << 20;
 
+/// Bytes of a batch for the headers of its last messages, which the estimate of their elements does not contain.
+const HEADER_BYTES: usize = 8 << 10;
+
 /// Bytes of an interface name with its padding. Source: `if.h`.
 const IFNAMSIZ: usize = 16;
 
@@ -31,6 +34,8 @@ pub(crate) fn batches(
     more: impl Iterator<Item = Group>,
     limit: usize,
 ) -> impl Iterator<Item = Batch> {
+    // Removals and additions of a part follow those of earlier parts; no key is in two groups, so their order does not matter.
+    let limit = limit.saturating_sub(HEADER_BYTES);
     let room = limit.saturating_sub(first.len());
     let mut parts = transaction.split(more, room.min(PART_BYTES)).peekable();
     let mut first = Some(first);

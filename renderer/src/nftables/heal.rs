@@ -128,7 +128,7 @@ mod tests {
     };
 
     fn table() -> Table {
-        let backend = Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into());
+        let backend = Backend { local: true, ..Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into()) };
         let port = ServicePort {
             port: 80,
             protocol: Protocol::Tcp,

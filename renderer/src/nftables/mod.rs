@@ -41,6 +41,7 @@ mod verify;
 mod watch;
 
 use std::{
+    borrow::Cow,
     mem,
     sync::{Arc, mpsc::Receiver},
 };
@@ -87,7 +88,7 @@ pub struct Nftables {
     /// None until the first resync, and after a failure: then the kernel's state is unknown.
     table: Option<Table>,
     /// What was last programmed successfully. Kept after a failure: flows to those backends may be stale.
-    programmed: Snapshot,
+    last_programmed: Snapshot,
     /// Foreign changes that were not handled yet.
     foreign_changes: Option<Receiver<ForeignTableChange>>,
     reaper: StaleFlowReaper,
@@ -119,7 +120,7 @@ impl Nftables {
             socket: None,
             ahead: None,
             table: None,
-            programmed: Snapshot::default(),
+            last_programmed: Snapshot::default(),
             foreign_changes: None,
             missing: None,
             forwarding: Forwarding::default(),
@@ -217,8 +218,8 @@ impl Nftables {
             elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
         let found_backends = backends.collect();
         let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
-        let snapshot = with_previous_carriers.as_ref().unwrap_or(snapshot);
-        let (table, mut transaction) = Table::resync(snapshot, elements);
+        let snapshot = with_previous_carriers.map_or(Cow::Borrowed(snapshot), Cow::Owned);
+        let (table, mut transaction) = Table::resync(&snapshot, elements);
         let mut batch = Batch::new();
         if let Some((existing, found)) = usable.as_ref().zip(found.as_ref()) {
             apply::set_flags(socket, found, ownership.flags(Some(found)))?;
@@ -247,14 +248,14 @@ impl Nftables {
         let mut report = apply::commit(socket, batch, transaction, &table, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
-        let before = mem::replace(&mut self.programmed, snapshot.clone());
-        self.reaper.reconciled(&self.programmed, before.services, found_backends);
+        let before = mem::replace(&mut self.last_programmed, snapshot.into_owned());
+        self.reaper.reconciled(&self.last_programmed, before.services, found_backends);
         self.table = Some(table);
         Ok(report)
     }
 
     fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
-        let transaction = table.update(&self.programmed.services, changes);
+        let transaction = table.update(&self.last_programmed.services, changes);
         let _programming =
             self.reaper.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
         let mut report = Report::default();
@@ -267,8 +268,8 @@ impl Nftables {
                 table.forget_unused_chains();
             }
         }
-        self.programmed.apply(changes);
-        self.reaper.changed(changes, &self.programmed.services);
+        self.last_programmed.apply(changes);
+        self.reaper.changed(changes, &self.last_programmed.services);
         Ok(report)
     }
 
@@ -352,7 +353,7 @@ impl Renderer for Nftables {
             }
         })?;
         let is_off = |family| forwarding::is_off(&*self.kernel, family);
-        self.forwarding.update(is_off, changes, &self.programmed.services, &self.programmed.node);
+        self.forwarding.update(is_off, changes, &self.last_programmed.services, &self.last_programmed.node);
         self.table = Some(table);
         Ok(self.with_notes(report))
     }
@@ -370,7 +371,7 @@ impl Renderer for Nftables {
             Ok(Some(report)) => {
                 if report.transactions > 0 {
                     // Flows may have begun meanwhile without any rule.
-                    self.reaper.reconciled(&self.programmed, Services::new(), Vec::new());
+                    self.reaper.reconciled(&self.last_programmed, Services::new(), Vec::new());
                 }
                 Ok(self.with_notes(report))
             }
@@ -390,9 +391,9 @@ impl Renderer for Nftables {
         let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
         let flows = self.reaper.totals().map(|(name, total)| (name.to_owned(), total));
         Description {
-            services: self.programmed.services.len(),
+            services: self.last_programmed.services.len(),
             sizes: Set::all().map(size).chain(flows).collect(),
-            text: text::ruleset(table, &self.programmed.services),
+            text: text::ruleset(table, &self.last_programmed.services),
         }
     }
 

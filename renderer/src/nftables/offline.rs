@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug)]
 pub struct OfflineTable {
     table: Table,
-    programmed: Snapshot,
+    last_programmed: Snapshot,
     batch_limit: usize,
 }
 
@@ -31,13 +31,13 @@ impl OfflineTable {
         let mut fresh = Batch::new();
         apply::write_fresh(&mut fresh, false, 0, &table.sizes(batch_limit));
         let batches = encode(fresh, transaction, table.creation(), batch_limit);
-        (Self { table, programmed: snapshot.clone(), batch_limit }, batches)
+        (Self { table, last_programmed: snapshot.clone(), batch_limit }, batches)
     }
 
     /// Applies `changes` to the table, and returns the batches that apply them to the kernel.
     pub fn update(&mut self, changes: &ChangeSet) -> Batches {
-        let mut transaction = self.table.update(&self.programmed.services, changes);
-        self.programmed.apply(changes);
+        let mut transaction = self.table.update(&self.last_programmed.services, changes);
+        self.last_programmed.apply(changes);
         let late = transaction.take_late();
         let mut batches = encode(Batch::new(), transaction, iter::empty(), self.batch_limit);
         batches.extend(encode(Batch::new(), late, iter::empty(), self.batch_limit));

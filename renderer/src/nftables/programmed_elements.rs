@@ -15,15 +15,15 @@ pub(crate) struct ProgrammedElements {
     slots: Box<[Endpoint]>,
     /// The number of the frontend's [`PickChain`].
     pick: Option<NonZeroU32>,
-    rest: Option<Box<Rest>>,
+    rare: Option<Box<RareElements>>,
 }
 
 /// The elements that few frontends have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Rest {
+struct RareElements {
     /// The slots of external clients.
     external: Box<[Endpoint]>,
-    /// All others, sorted.
+    /// All others.
     others: Box<[Element]>,
 }
 
@@ -39,23 +39,23 @@ impl ProgrammedElements {
         };
         let is_other =
             |element: &&Element| !matches!(element.value, Value::Backend(_)) && pick_of(element).is_none();
-        let rest = Rest {
+        let rare = RareElements {
             external: slots(SetKind::BackendsExternal),
             others: collect_exact(elements.iter().filter(is_other).copied()),
         };
         Self {
             slots: slots(SetKind::Backends),
             pick: elements.iter().find_map(pick_of),
-            rest: (rest != Rest::default()).then(|| Box::new(rest)),
+            rare: (rare != RareElements::default()).then(|| Box::new(rare)),
         }
     }
 
     fn external(&self) -> &[Endpoint] {
-        self.rest.as_ref().map_or(&[], |rest| &rest.external)
+        self.rare.as_ref().map_or(&[], |rare| &rare.external)
     }
 
     fn others(&self) -> &[Element] {
-        self.rest.as_ref().map_or(&[], |rest| &rest.others)
+        self.rare.as_ref().map_or(&[], |rare| &rare.others)
     }
 
     /// The element that leads to the chain that picks a slot.
@@ -93,9 +93,9 @@ impl ProgrammedElements {
         self.without_backend(frontend).find(|element| (element.set, element.key) == (set, key))
     }
 
-    /// True if there is an element of this kind, apart from those with backends and the one that leads to the pick chain.
-    pub(crate) fn has(&self, kind: SetKind) -> bool {
-        self.others().iter().any(|element| element.set.kind == kind)
+    /// True if clients stay with their backend.
+    pub(crate) fn is_sticky(&self) -> bool {
+        self.others().iter().any(|element| element.set.kind == SetKind::Sticky)
     }
 
     /// True if it leads to this backend.

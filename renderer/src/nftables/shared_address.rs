@@ -1,4 +1,4 @@
-//! Addresses that several services may share: their elements belong to no frontend alone.
+//! Addresses that several services may share: their elements belong to no single frontend.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::{
     plan,
 };
 
-/// An element of a set of addresses, in a third of an [`Element`]'s memory.
+/// An address that several services may share, and the set that it is in. Takes a third of the memory of an [`Element`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SharedAddress {
     kind: SetKind,
@@ -18,26 +18,22 @@ pub(crate) struct SharedAddress {
 }
 
 impl SharedAddress {
+    pub(crate) const fn new(kind: SetKind, address: IpAddr) -> Self {
+        Self { kind, address }
+    }
+
     pub(crate) const fn cluster_ip(address: IpAddr) -> Self {
-        Self { kind: SetKind::ClusterIps, address }
+        Self::new(SetKind::ClusterIps, address)
     }
 
     /// A local backend, which may connect to itself.
     pub(crate) const fn hairpin(address: IpAddr) -> Self {
-        Self { kind: SetKind::Hairpin, address }
+        Self::new(SetKind::Hairpin, address)
     }
 
     /// An address that routes carry.
     pub(crate) const fn routed(address: IpAddr) -> Self {
-        Self { kind: SetKind::Routed, address }
-    }
-
-    /// What a key of this set shares; none for the keys of a frontend or of the node.
-    pub(crate) const fn of(set: Set, key: Key) -> Option<Self> {
-        match key {
-            Key::Address(address) | Key::Pair(address) => Some(Self { kind: set.kind, address }),
-            _ => None,
-        }
+        Self::new(SetKind::Routed, address)
     }
 
     pub(crate) const fn set(self) -> Set {

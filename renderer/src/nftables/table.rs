@@ -23,13 +23,13 @@ use super::{
     transaction::{Group, Transaction},
 };
 
-/// The elements of the table. The services that they are derived from are the caller's.
+/// The elements of the table. The caller keeps the services that they are derived from.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     node: NodeFacts,
     /// The elements of each frontend.
     frontends: BTreeMap<FrontendKey, ProgrammedElements>,
-    /// Addresses that several services may share, with the number of services.
+    /// Addresses that several services may share, with the number of uses.
     shared: BTreeMap<SharedAddress, u32>,
     /// Every existing on-demand chain, with the number of elements that need it.
     chains: BTreeMap<DemandChain, usize>,
@@ -117,17 +117,17 @@ impl Table {
         (table, transaction)
     }
 
-    /// Applies `changes` to the table, which is that of `services`, and returns the transaction.
+    /// Applies `changes` to the table, and returns the transaction. `before` are the services before them.
     pub(crate) fn update(
         &mut self,
-        services: &BTreeMap<ServiceId, Arc<ContivService>>,
+        before: &BTreeMap<ServiceId, Arc<ContivService>>,
         changes: &ChangeSet,
     ) -> Transaction {
         let mut transaction = Transaction::default();
         let mut desired: BTreeMap<FrontendKey, Option<FrontendPlan>> = BTreeMap::new();
         let mut shared: BTreeMap<SharedAddress, i32> = BTreeMap::new();
         // Removals come before additions: a frontend may move from one service to another.
-        for old in changes.services.keys().filter_map(|id| services.get(id)) {
+        for old in changes.services.keys().filter_map(|id| before.get(id)) {
             shared_addresses(old).for_each(|address| *shared.entry(address).or_default() -= 1);
             desired.extend(plan::keys(old).map(|frontend| (frontend, None)));
         }
@@ -183,11 +183,8 @@ impl Table {
     fn common_elements(&self) -> impl Iterator<Item = Element> + Send {
         let intervals = INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node));
         let of_node: BTreeSet<Element> = elements::of_node(&self.node).chain(intervals).collect();
-        let is_of_services = {
-            let of_node = of_node.clone();
-            move |element: &Element| !of_node.contains(element)
-        };
-        of_node.into_iter().chain(self.shared_elements().filter(is_of_services))
+        // Their sets differ, so no element occurs twice.
+        of_node.into_iter().chain(self.shared_elements())
     }
 
     /// The elements that several services may share, each once.
@@ -217,9 +214,9 @@ impl Table {
             Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                 self.frontends.get(&frontend)?.element(set, frontend, key)
             }
-            Key::Address(_) | Key::Pair(_) => {
+            Key::Address(address) | Key::Pair(address) => {
                 let element = Element { set, key, value: Value::None };
-                let is_shared = SharedAddress::of(set, key).is_some_and(|it| self.shared.contains_key(&it));
+                let is_shared = self.shared.contains_key(&SharedAddress::new(set.kind, address));
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
             // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
@@ -281,9 +278,9 @@ impl Table {
 
     /// True if an affinity entry leads to a backend that may still serve its client.
     fn is_valid_affinity(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
-        self.frontends.get(&frontend).is_some_and(|programmed| {
-            programmed.has(SetKind::Sticky) && programmed.has_backend(backend.into())
-        })
+        self.frontends
+            .get(&frontend)
+            .is_some_and(|programmed| programmed.is_sticky() && programmed.has_backend(backend.into()))
     }
 
     /// The elements of a frontend; empty if it has none.

@@ -12,7 +12,7 @@ use super::{
     table::Table,
 };
 
-/// The whole ruleset of a table, that of `services`. Loads with `nft -f`.
+/// The whole ruleset of the table of `services`. Loads with `nft -f`.
 pub(crate) fn ruleset(table: &Table, services: &BTreeMap<ServiceId, Arc<ContivService>>) -> String {
     let mut text = layout::skeleton(&capacity::sizes(&table.counts()));
     text.push_str(&layout::on_demand(table.chains()));

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, slice};
 
-/// Backends of one frontend, all of its family: sorted, each once. There is one for each frontend after a start, and a `BTreeSet`
-/// allocates space for eleven with the first.
+/// Backends of one frontend, all of its family: sorted, each once. There is one such set for each frontend after a start; a
+/// `BTreeSet` would allocate space for eleven backends with the first one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Backends(Box<[SocketAddr]>);
 
@@ -58,10 +58,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn backends_behave_like_a_sorted_set(a: Vec<[u8; 4]>, b: Vec<[u8; 4]>, is_inside: bool) {
-            let set = |backends: &[[u8; 4]]| -> BTreeSet<SocketAddr> {
+        fn backends_behave_like_a_sorted_set(a: Vec<u8>, b: Vec<u8>, is_inside: bool) {
+            let set = |backends: &[u8]| -> BTreeSet<SocketAddr> {
                 // Few different ones, so that both have some in common.
-                backends.iter().map(|[a, ..]| SocketAddr::from(([10, 0, 0, a % 8], 80))).collect()
+                backends.iter().map(|number| SocketAddr::from(([10, 0, 0, number % 8], 80))).collect()
             };
             let (set_a, mut set_b) = (set(&a), set(&b));
             if is_inside {

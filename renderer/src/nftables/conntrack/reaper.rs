@@ -35,7 +35,7 @@ pub(crate) struct StaleFlowReaper {
     node_ips: BTreeSet<IpAddr>,
     /// A request about changes was lost: the next request must cover everything.
     incomplete: bool,
-    /// The services before the changes of lost requests.
+    /// The services before the changes of lost requests: as many as there are services at most, and those that were removed.
     unreported: Services,
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
@@ -99,8 +99,8 @@ impl StaleFlowReaper {
         }
     }
 
-    /// Reports that everything was programmed. `before` are the services that this process had programmed before, and `found` the
-    /// backends by frontend that were there before, by whichever process.
+    /// Reports that everything was programmed. `before` are the services that this process had programmed before, none if they are
+    /// the same. `found` are the backends by frontend that were there before, by whichever process.
     pub(crate) fn reconciled(
         &mut self,
         snapshot: &Snapshot,
@@ -126,7 +126,7 @@ impl StaleFlowReaper {
     }
 
     fn send(&mut self, request: Request) {
-        let Some(queue) = self.queue.take().or_else(|| self.start()) else { return };
+        let Some(queue) = self.queue.take().or_else(|| self.start()) else { return self.keep_lost(request) };
         match queue.try_send(request) {
             Ok(()) => self.incomplete = false,
             Err(TrySendError::Full(request)) => self.keep_lost(request),
@@ -136,7 +136,7 @@ impl StaleFlowReaper {
         self.queue = Some(queue);
     }
 
-    /// Remembers what a request was about that the thread did not get.
+    /// Keeps the earlier services of a request that the thread did not get.
     fn keep_lost(&mut self, request: Request) {
         self.incomplete = true;
         match request {
@@ -146,9 +146,8 @@ impl StaleFlowReaper {
         }
     }
 
-    /// Of several states of a service the first counts: that is the one that the thread knows.
-    fn keep_unreported(&mut self, services: impl IntoIterator<Item = (ServiceId, Arc<ContivService>)>) {
-        let mut services: Services = services.into_iter().collect();
+    /// Of several states of a service the first counts: flows of later ones were reported, or never had time to begin.
+    fn keep_unreported(&mut self, mut services: Services) {
         services.append(&mut self.unreported);
         self.unreported = services;
     }
@@ -160,7 +159,6 @@ impl StaleFlowReaper {
         match self.kernel.spawn("stale-flows", Box::new(worker)) {
             Ok(()) => Some(queue),
             Err(error) => {
-                self.incomplete = true;
                 self.totals.failures.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%error, "no thread for deleting stale flows; they stay until they time out");
                 None
@@ -170,10 +168,9 @@ impl StaleFlowReaper {
 }
 
 /// The services before these changes, except new ones.
-fn old_services(
-    changes: &BTreeMap<ServiceId, ServiceChange>,
-) -> impl Iterator<Item = (ServiceId, Arc<ContivService>)> {
-    changes.iter().filter_map(|(id, change)| Some((id.clone(), Arc::clone(change.old.as_ref()?))))
+fn old_services(changes: &BTreeMap<ServiceId, ServiceChange>) -> Services {
+    let old = changes.iter().filter_map(|(id, change)| Some((id.clone(), Arc::clone(change.old.as_ref()?))));
+    old.collect()
 }
 
 #[cfg(test)]
@@ -278,8 +275,10 @@ mod tests {
     fn stopped_thread_makes_the_search_state_incomplete() {
         let (mut reaper, requests) = reaper();
         drop(requests);
-        let (changes, services) = state();
-        reaper.changed(&changes, &services);
+        let (_, services) = state();
+        let before = Snapshot { services: services.clone(), ..Snapshot::default() };
+        reaper.changed(&ChangeSet::between(&before, &Snapshot::default()), &Services::new());
         assert!(reaper.queue.is_none() && reaper.incomplete);
+        assert_eq!(reaper.unreported, services, "its flows must be searched later");
     }
 }

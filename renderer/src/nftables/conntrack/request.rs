@@ -11,7 +11,7 @@ use contiv_model::{ContivService, ServiceChange, ServiceId};
 use super::backends::Backends;
 use crate::nftables::FrontendKey;
 
-/// All services by their id.
+/// Services by their id.
 pub(crate) type Services = BTreeMap<ServiceId, Arc<ContivService>>;
 
 /// A message to the thread.
@@ -23,7 +23,7 @@ pub(super) enum Request {
     Changed(BTreeMap<ServiceId, ServiceChange>),
     /// Everything was programmed.
     Reconciled {
-        /// Those that this process had programmed before, if they were others.
+        /// Earlier states of services that may have changed: of all after a resync, and of those in lost requests.
         before: Services,
         services: Services,
         node_ips: BTreeSet<IpAddr>,

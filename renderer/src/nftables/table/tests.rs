@@ -108,6 +108,18 @@ fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usi
     counted
 }
 
+/// The number of elements of services in each set, one by one.
+fn counts_of_services(table: &Table) -> Counts {
+    let of_node: BTreeSet<Element> = elements::of_node(&table.node).collect();
+    let mut counts = Counts::new();
+    for element in table.elements().iter().filter(|element| !of_node.contains(element)) {
+        if element.set.kind.form() != Form::Chains && !INTERVALS.contains(&element.set.kind) {
+            *counts.entry(element.set).or_default() += 1;
+        }
+    }
+    counts
+}
+
 fn address(number: u8) -> IpAddr {
     if number.is_multiple_of(2) {
         IpAddr::from([10, 0, 0, number])
@@ -227,6 +239,7 @@ proptest! {
         for pair in states.windows(2) {
             kernel.commit(table.update(&pair[0].services, &ChangeSet::between(&pair[0], &pair[1])));
             prop_assert_eq!(kernel.elements(), table.elements());
+            prop_assert_eq!(table.counts(), counts_of_services(&table));
         }
         let last = states.last().unwrap();
         let fresh = Table::new(last);

@@ -79,11 +79,11 @@ fn push(unsaved: &mut Vec<Unsaved>, number: u64, revision: i64, changes: Vec<Cha
 
 /// A piece of the records that are not saved.
 pub(in crate::mirror) enum Piece<'a> {
-    /// A complete content begins. The saved values of these keys stay.
+    /// A list begins. The saved values of the keys in `keep` stay.
     ListBegin { keep: &'a BTreeSet<String> },
-    /// A value of the content that began.
+    /// A value of the list that began.
     Listed(&'a Entry),
-    /// The content is complete. Without this it has no effect.
+    /// The list is complete: it replaces what is saved. A truncated list does not.
     ListEnd,
     /// A changed value.
     Changed(&'a Entry),

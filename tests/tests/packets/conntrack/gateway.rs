@@ -62,8 +62,13 @@ impl<'a> Gateway<'a> {
 
     /// Starts a new renderer with these services.
     pub(crate) fn restart(&mut self, services: &[&ContivService]) -> Result<()> {
-        self.state = self.state_with(services);
         self.renderer = Nftables::new();
+        self.resync(services)
+    }
+
+    /// Programs the whole table with these services, whatever is there.
+    pub(crate) fn resync(&mut self, services: &[&ContivService]) -> Result<()> {
+        self.state = self.state_with(services);
         let (renderer, state) = (&mut self.renderer, &self.state);
         self.lab.node.run(|| renderer.resync(state).map(drop).map_err(unexpected))
     }

@@ -33,6 +33,29 @@ fn restart_deletes_exactly_the_flows_of_removed_backends() -> Result<()> {
 }
 
 #[test]
+fn service_removed_together_with_the_table_loses_its_flows() -> Result<()> {
+    isolated("conntrack::restart::service_removed_together_with_the_table_loses_its_flows", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let [removed, same] = [("removed", 1), ("same", 2)]
+            .map(|(name, number)| service(name, number, Protocol::Udp, &[&lab.pod3]));
+        gateway.program(&[&removed, &same])?;
+        let open = |number| -> Result<Session> {
+            let mut session = lab.pod1.open(LabProtocol::Udp, address(number, Family::V4))?;
+            assert_eq!(session.ask()?.by, "pod3");
+            Ok(session)
+        };
+        let (to_removed, to_same) = (open(1)?, open(2)?);
+        // So the kernel no longer has the backends, and only the renderer knows them.
+        lab.node.exec(&["nft", "delete table inet contiv"])?;
+        gateway.resync(&[&same])?;
+        gateway.wait_for_deletions(1)?;
+        assert_eq!(gateway.flow_of(&lab.pod1, &to_removed)?, None);
+        assert!(gateway.flow_of(&lab.pod1, &to_same)?.is_some());
+        Ok(())
+    })
+}
+
+#[test]
 fn flow_older_than_its_service_is_refused_after_a_restart() -> Result<()> {
     isolated("conntrack::restart::flow_older_than_its_service_is_refused_after_a_restart", |lab| {
         let mut gateway = Gateway::start(lab)?;
