@@ -127,7 +127,8 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         figures.extend(million::measure(lab)?);
     }
     for percent in ["p50", "p99"] {
-        figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), flat));
+        let limit = Limit::AtMost(Quantity::Times(1.2));
+        figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), limit));
     }
     Ok(())
 }

@@ -12,9 +12,6 @@ use crate::{
 /// The section of these figures in the table.
 pub const SECTION: &str = "changes";
 
-/// How often a change of each kind is measured, each time with another service.
-pub(super) const ROUNDS: u32 = 100;
-
 /// The times of each kind of change.
 pub(super) type Times = BTreeMap<SingleChange, Samples>;
 
