@@ -19,8 +19,8 @@ pub const ROOT: &str = "/vnf-agent/contiv-ksr/";
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     kind: Kind,
-    namespace: String,
-    name: String,
+    namespace: Box<str>,
+    name: Box<str>,
 }
 
 /// Why a key, or the parts of one, cannot be used.
@@ -41,7 +41,8 @@ impl Key {
     /// When a part is missing, is one too many, or holds a slash or a control character, and when a node id is not a
     /// positive decimal number of 32 bits. Whether Kubernetes would take the name is not asked.
     pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Result<Self, KeyError> {
-        let key = Self { kind, namespace: namespace.into(), name: name.into() };
+        let [namespace, name] = [namespace.into(), name.into()].map(String::into_boxed_str);
+        let key = Self { kind, namespace, name };
         match key.problem() {
             None => Ok(key),
             Some(problem) => Err(KeyError { key: key.to_path(), problem }),
@@ -123,7 +124,7 @@ impl Key {
             ));
         }
         // Only the spelling that Contiv's strconv writes: 007 and 7 would be two keys of one node.
-        if *kind == Kind::VppNode && !name.parse::<u32>().is_ok_and(|id| id > 0 && id.to_string() == *name) {
+        if *kind == Kind::VppNode && !name.parse::<u32>().is_ok_and(|id| id > 0 && id.to_string() == **name) {
             return Some(format!("{name:?} is not a node id, a decimal number from 1 to {}", u32::MAX));
         }
         part_problem("name", name)
@@ -153,7 +154,7 @@ const fn folder(kind: Kind) -> &'static str {
 }
 
 fn form(kind: Kind) -> String {
-    Key { kind, namespace: "<namespace>".to_owned(), name: "<name>".to_owned() }.to_path()
+    Key { kind, namespace: "<namespace>".into(), name: "<name>".into() }.to_path()
 }
 
 fn part_problem(part: &str, text: &str) -> Option<String> {

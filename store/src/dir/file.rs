@@ -16,7 +16,7 @@ pub(super) struct Definition {
     pub(super) key: Arc<Key>,
     /// Binary protobuf, a third of the size of the stored form: a folder keeps all its objects in memory. Of an object that was not
     /// read it is the saved value.
-    pub(super) value: Bytes,
+    pub(super) value: Box<[u8]>,
     /// The place in the file, for messages: `:2`, or empty if it is the only document.
     pub(super) place: Box<str>,
     /// It was not read: an earlier run saved it, and a file that cannot be read now may still contain it.
@@ -27,18 +27,22 @@ impl Definition {
     /// The value as every store has it.
     pub(super) fn stored_value(&self) -> Bytes {
         let encoded = || Object::decode(&self.key, &self.value).ok()?.encode().ok();
-        if self.is_recalled { None } else { encoded() }.map_or_else(|| self.value.clone(), Bytes::from)
+        let stored = if self.is_recalled { None } else { encoded() };
+        stored.unwrap_or_else(|| self.value.to_vec()).into()
     }
 }
 
 /// The file's metadata; if it differs, the file may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint([i64; 4], [u64; 3]);
+pub(super) struct Fingerprint([i64; 2], [u64; 3]);
 
 impl Fingerprint {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let of = fs::metadata(path)?;
-        Ok(Self([of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()], [of.dev(), of.ino(), of.size()]))
+        // Times are only compared; one beyond the 64 bits of nanoseconds, in the year 2262, may wrap.
+        let nanoseconds = |seconds: i64, rest| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
+        let times = [nanoseconds(of.mtime(), of.mtime_nsec()), nanoseconds(of.ctime(), of.ctime_nsec())];
+        Ok(Self(times, [of.dev(), of.ino(), of.size()]))
     }
 
     /// True if the file has no bytes.
@@ -48,15 +52,13 @@ impl Fingerprint {
     }
 }
 
-/// A file as it was last read.
+/// A file as it was last read. A folder has tens of thousands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
-    /// None when it could not be read.
-    fingerprint: Option<Fingerprint>,
+    /// Its metadata, and whether it had no bytes. None when it could not be read.
+    read: Option<(Fingerprint, bool)>,
     /// The good objects, and the last good state of broken ones.
-    pub(super) definitions: Vec<Arc<Definition>>,
-    /// The file had no bytes.
-    is_empty: bool,
+    pub(super) definitions: Box<[Arc<Definition>]>,
     /// None for most files, which keeps the others small.
     findings: Option<Box<Findings>>,
 }
@@ -105,7 +107,7 @@ impl File {
                 let parsed = manifest::parse_file_within(&name, &text, FOLDER_NODES);
                 let is_empty = text.is_empty();
                 let read = Self::after(parsed, &name, before);
-                return Ok(Self { fingerprint: Some(fingerprint), is_empty, ..read });
+                return Ok(Self { read: Some((fingerprint, is_empty)), ..read });
             }
             // A dangling link is a file without content.
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
@@ -118,7 +120,7 @@ impl File {
 
     /// How many bytes were read.
     pub(super) fn size(&self) -> u64 {
-        self.fingerprint.map_or(0, |Fingerprint(_, [_, _, size])| size)
+        self.read.map_or(0, |(Fingerprint(_, [_, _, size]), _)| size)
     }
 
     /// A file or folder that could not be read when this process started: its content is unknown.
@@ -145,12 +147,12 @@ impl File {
 
     /// The fingerprint of the file, if it was empty.
     pub(super) fn emptied(&self) -> Option<Fingerprint> {
-        self.fingerprint.filter(|_| self.is_empty)
+        self.read.filter(|(_, is_empty)| *is_empty).map(|(fingerprint, _)| fingerprint)
     }
 
     /// True if the file on disk may have changed.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
-        self.fingerprint.is_none() || Fingerprint::of(path).ok() != self.fingerprint
+        self.read.is_none_or(|(fingerprint, _)| Fingerprint::of(path).ok() != Some(fingerprint))
     }
 
     /// True if this object is the file's only content.
@@ -171,7 +173,7 @@ impl File {
                     there.insert(Arc::clone(&key));
                     definitions.push(Arc::new(Definition {
                         key,
-                        value: Bytes::from(value),
+                        value: value.into(),
                         place: source.strip_prefix(name).unwrap_or(&source).into(),
                         is_recalled: false,
                     }));
@@ -188,11 +190,11 @@ impl File {
         let is_kept = |definition: &&Arc<Definition>| {
             !there.contains(&definition.key) && (is_incomplete || broken.contains(&definition.key))
         };
-        let before = before.map(|before| before.definitions.as_slice()).unwrap_or_default();
+        let before = before.map(|before| &*before.definitions).unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
-        definitions.shrink_to_fit();
+        let definitions = definitions.into();
         let findings = Findings { problems, warnings, broken, holds_more, is_incomplete };
         let findings = (findings != NOTHING).then(|| Box::new(findings));
-        Self { fingerprint: None, definitions, is_empty: false, findings }
+        Self { read: None, definitions, findings }
     }
 }

@@ -232,22 +232,27 @@ impl Folder {
         for (folder, _) in &found.unreadable {
             self.files.insert(folder.as_path().into(), File::unread());
         }
-        let mut recalled = 0;
+        let (mut recalled, mut held) = (0, BTreeMap::<Arc<Path>, Vec<Arc<Definition>>>::new());
         for Entry { key: path, value, .. } in saved {
             let Ok(Some(key)) = Key::parse(&path) else { continue };
             if self.index.has(&key) {
                 continue;
             }
-            let definition =
-                Arc::new(Definition { key: Arc::new(key), value, place: Box::default(), is_recalled: true });
-            let holders = self.files.iter_mut().filter(|(_, file)| file.may_hold(&definition.key));
+            let (key, value) = (Arc::new(key), value.as_ref().into());
+            let definition = Arc::new(Definition { key, value, place: Box::default(), is_recalled: true });
+            let holders = self.files.iter().filter(|(_, file)| file.may_hold(&definition.key));
             let mut is_held = false;
-            for (path, file) in holders {
+            for (path, _) in holders {
                 self.index.replace(path, &[], std::slice::from_ref(&definition));
-                file.definitions.push(Arc::clone(&definition));
+                held.entry(Arc::clone(path)).or_default().push(Arc::clone(&definition));
                 is_held = true;
             }
             recalled += usize::from(is_held);
+        }
+        for (path, more) in held {
+            if let Some(file) = self.files.get_mut(&path) {
+                file.definitions = file.definitions.iter().cloned().chain(more).collect();
+            }
         }
         recalled
     }
@@ -308,7 +313,7 @@ impl Folder {
             warn!(file = %path.display(), more, "more fields of this file have no effect; contiv render -f names them");
         }
         let (path, before) = match self.files.get_key_value(path) {
-            Some((path, before)) => (Arc::clone(path), before.definitions.as_slice()),
+            Some((path, before)) => (Arc::clone(path), &*before.definitions),
             None => (Arc::from(path), [].as_slice()),
         };
         self.index.replace(&path, before, &now.definitions);

@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use contiv_proto::Key;
 
 use super::file::Definition;
@@ -24,13 +23,13 @@ pub(super) struct Index {
     /// The objects with more than one claim.
     contested: BTreeSet<Arc<Key>>,
     /// The objects whose claims changed since the last [`Index::commit`], with their values then.
-    changed: BTreeMap<Arc<Key>, Option<Bytes>>,
+    changed: BTreeMap<Arc<Key>, Option<Box<[u8]>>>,
 }
 
 /// The definitions of one object, sorted by file.
 #[derive(Debug, Default)]
 struct Claims {
-    all: Vec<(Arc<Path>, Arc<Definition>)>,
+    all: Box<[(Arc<Path>, Arc<Definition>)]>,
     /// The revision of its entry.
     mod_revision: i64,
 }
@@ -50,10 +49,16 @@ impl Claims {
         match self.all.binary_search_by(|(of, _)| of.cmp(path)) {
             Ok(at) => self.all[at].1 = Arc::clone(definition),
             Err(at) => {
-                self.all.reserve_exact(1);
-                self.all.insert(at, (Arc::clone(path), Arc::clone(definition)));
+                let (before, after) = self.all.split_at(at);
+                let new = (Arc::clone(path), Arc::clone(definition));
+                self.all = before.iter().cloned().chain([new]).chain(after.iter().cloned()).collect();
             }
         }
+    }
+
+    fn remove(&mut self, path: &Arc<Path>) {
+        let others = self.all.iter().filter(|(of, _)| of != path);
+        self.all = others.cloned().collect();
     }
 
     fn entry(&self, key: &Key) -> Option<Entry> {
@@ -70,7 +75,7 @@ impl Index {
     /// Replaces the definitions of `path`.
     pub(super) fn replace(&mut self, path: &Arc<Path>, before: &[Arc<Definition>], now: &[Arc<Definition>]) {
         for definition in before {
-            self.claims_mut(&definition.key).all.retain(|(of, _)| of != path);
+            self.claims_mut(&definition.key).remove(path);
         }
         for definition in now {
             self.claims_mut(&definition.key).set(path, definition);

@@ -5,8 +5,12 @@ use super::*;
 
 fn definition(name: u8, value: u8) -> Arc<Definition> {
     let key = Key::new(Kind::Service, "default", format!("s{name}")).unwrap();
-    let value = Bytes::from(vec![value]);
-    Arc::new(Definition { key: Arc::new(key), value, place: Box::default(), is_recalled: false })
+    Arc::new(Definition {
+        key: Arc::new(key),
+        value: [value].into(),
+        place: Box::default(),
+        is_recalled: false,
+    })
 }
 
 /// Files by number, each with its objects: number and value. No object is twice in one file.
@@ -66,7 +70,7 @@ proptest! {
                 std::collections::btree_map::Entry::Occupied(_) => duplicates += 1,
             }
         }
-        let values: BTreeMap<_, _> = seen.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect();
+        let values: BTreeMap<_, _> = seen.iter().map(|(key, entry)| (key.clone(), entry.value.as_ref().into())).collect();
         prop_assert_eq!(values, expected);
         prop_assert_eq!(index.entries(""), seen.into_values().collect::<Vec<_>>());
         prop_assert_eq!(index.duplicates().count(), duplicates);
