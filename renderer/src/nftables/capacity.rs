@@ -1,14 +1,14 @@
 //! The declared size of sets. Pure.
 //!
 //! A set of unknown size is a resizable hash table, whose elements move each time it grows; filling it takes the kernel about
-//! twice as long as a table of fixed size (`nft_hash` in place of `nft_rhash`, see `net/netfilter/nft_set_hash.c`). But that
-//! one accepts no more elements than declared, so a set that has outgrown its size is created again, in the transaction of a
-//! resync.
+//! twice as long as a table of fixed size (`nft_hash` in place of `nft_rhash`, see `net/netfilter/nft_set_hash.c`), and so does
+//! a lookup. But that one accepts no more elements than declared, so a set that has outgrown its size is created again, in the
+//! transaction of a resync.
 
 use std::collections::BTreeMap;
 
 pub(crate) use super::layout::Sizes;
-use super::layout::{Form, Set};
+use super::layout::{Form, Set, SetKind};
 
 /// The number of elements of each set.
 pub(crate) type Counts = BTreeMap<Set, usize>;
@@ -17,13 +17,16 @@ pub(crate) type Counts = BTreeMap<Set, usize>;
 /// takes time quadratic in its size.
 pub const COMPARE_LIMIT: usize = 150_000;
 
-/// Smaller sets are not worth a bound: resizing them is cheap.
-const MIN_BOUNDED_SIZE: usize = 1024;
+/// The size of sets with few elements, and of empty ones: 32 KiB of buckets each.
+const MIN_SIZE: usize = 2048;
 
-/// The size to declare for sets with so many elements: twice as many, so that they rarely have to be created again.
+/// The sizes to declare for sets with so many elements: twice as many, so that they rarely have to be created again.
 pub(crate) fn sizes(counts: &Counts) -> Sizes {
-    let bounded = counts.iter().filter(|(set, count)| can_be_bounded(**set) && **count >= MIN_BOUNDED_SIZE);
-    bounded.map(|(set, count)| (*set, u32::try_from(2 * count).unwrap_or(u32::MAX))).collect()
+    let size = |set| {
+        let count = counts.get(&set).copied().unwrap_or_default();
+        (set, u32::try_from((2 * count).max(MIN_SIZE)).unwrap_or(u32::MAX))
+    };
+    Set::all().filter(|set| can_be_bounded(*set)).map(size).collect()
 }
 
 /// Sets to create again, with the size of those that are bounded.
@@ -41,33 +44,47 @@ pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
 /// sets without a size, since it was written in several batches: dumping a million elements takes minutes.
 pub(crate) fn is_worth_reading_ahead(declared: &Sizes) -> bool {
     let bounded = declared.iter().filter(|(set, _)| can_be_bounded(**set));
-    let capacity: usize = bounded.map(|(_, size)| *size as usize).sum();
-    (1..=2 * COMPARE_LIMIT).contains(&capacity)
+    let many = bounded.map(|(_, size)| *size as usize).filter(|size| *size > MIN_SIZE);
+    (1..=2 * COMPARE_LIMIT).contains(&many.sum())
 }
 
-/// Only hash tables without timeouts.
+/// Only hash tables without timeouts whose elements are counted: those of the node are not.
 const fn can_be_bounded(set: Set) -> bool {
+    if matches!(set.kind, SetKind::NodeIps) {
+        return false;
+    }
     match set.kind.form() {
-        Form::Numbers { .. } | Form::Slots | Form::Frontends { .. } | Form::Addresses | Form::Pairs => true,
-        Form::Chains | Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
+        Form::Numbers { .. }
+        | Form::Chains
+        | Form::Slots
+        | Form::Frontends { .. }
+        | Form::Addresses
+        | Form::Pairs => true,
+        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nftables::layout::{Family, SetKind};
+    use crate::nftables::layout::Family;
 
     const BACKENDS: Set = Set::new(SetKind::Backends, Family::V4);
 
     #[test]
-    fn large_sets_are_declared_for_twice_their_content() {
-        let others =
+    fn hash_tables_are_declared_for_twice_their_content() {
+        let [services, pods, affinity] =
             [SetKind::Services, SetKind::Pods, SetKind::Affinity].map(|kind| Set::new(kind, Family::V6));
-        let mut counts = Counts::from([(BACKENDS, 40_000), (others[0], 100)]);
-        counts.extend([(others[1], 40_000), (others[2], 40_000)]);
-        assert_eq!(sizes(&counts), Sizes::from([(BACKENDS, 80_000)]));
-        assert_eq!(outgrown(&sizes(&counts), &counts), Sizes::new());
+        let counts = Counts::from([(BACKENDS, 40_000), (services, 100), (pods, 40_000), (affinity, 40_000)]);
+        let sizes = sizes(&counts);
+        assert_eq!(
+            [BACKENDS, services, pods, affinity].map(|set| sizes.get(&set).copied()),
+            [Some(80_000), Some(2048), None, None]
+        );
+        assert!(!sizes.contains_key(&Set::new(SetKind::NodeIps, Family::V4)), "these are not counted");
+        let empty = Set::new(SetKind::Hairpin, Family::V4);
+        assert_eq!(sizes.get(&empty), Some(&2048), "its lookups cost less with a size too");
+        assert_eq!(outgrown(&sizes, &counts), Sizes::new());
     }
 
     #[test]
@@ -75,7 +92,8 @@ mod tests {
         let clients = (Set::new(SetKind::Affinity, Family::V4), 65_535);
         assert!(is_worth_reading_ahead(&Sizes::from([(BACKENDS, 80_000), clients])));
         assert!(!is_worth_reading_ahead(&Sizes::from([(BACKENDS, 800_000), clients])));
-        assert!(!is_worth_reading_ahead(&Sizes::from([clients])), "written in several batches, or small");
+        assert!(!is_worth_reading_ahead(&Sizes::from([clients])), "written in several batches");
+        assert!(!is_worth_reading_ahead(&sizes(&Counts::from([(BACKENDS, 1000)]))), "small");
     }
 
     #[test]

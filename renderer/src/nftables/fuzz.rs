@@ -1,6 +1,7 @@
 //! Properties of nf_tables messages.
 
 use super::{
+    capacity::{self, Counts},
     encode,
     layout::{self, Set},
     netlink::{
@@ -15,7 +16,7 @@ use super::{
 use crate::netlink::message::messages;
 
 pub(crate) fn skeleton() -> String {
-    layout::skeleton(&layout::Sizes::new())
+    layout::skeleton(&capacity::sizes(&Counts::new()))
 }
 
 /// The first byte chooses the set, the other bytes are an element of it: it round-trips through the encoder, and the verifier's

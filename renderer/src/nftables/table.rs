@@ -232,8 +232,10 @@ impl Table {
         for set in sets.keys() {
             transaction.drop_changes_of(*set);
         }
-        let elements =
-            self.elements().into_iter().filter(|element| sets.contains_key(&element.set)).collect();
+        // The elements that lead to chains are written together with these.
+        let is_missing =
+            |element: &Element| sets.contains_key(&element.set) && element.set.kind.form() != Form::Chains;
+        let elements = self.elements().into_iter().filter(is_missing).collect();
         Group { remove: vec![], add: elements }.split().for_each(|group| transaction.push(group));
     }
 
@@ -243,9 +245,12 @@ impl Table {
         if self.max_bytes() <= batch_limit { capacity::sizes(&self.counts()) } else { Sizes::new() }
     }
 
-    /// The number of elements in each set, without those of the node.
+    /// The number of elements in each set, without those of the node. Unused chains that still exist count too.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::new();
+        for verdict in self.chains.keys().filter_map(|chain| elements::of_chain(*chain)) {
+            *counts.entry(verdict.set).or_default() += 1;
+        }
         for (frontend, programmed) in &self.frontends {
             programmed.count(frontend.family(), &mut counts);
         }

@@ -67,9 +67,22 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::{env, fs};
+
     use contiv_model::{ContivService, Protocol, ServicePort, Snapshot};
 
     use super::*;
+
+    /// `CONTIV_UPDATE_GOLDENS=1` writes it.
+    #[test]
+    fn skeleton_file_is_the_table_without_services() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/nftables/skeleton.nft");
+        let text = ruleset(&Table::default(), &BTreeMap::new());
+        if env::var_os("CONTIV_UPDATE_GOLDENS").is_some() {
+            fs::write(path, &text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+    }
 
     #[test]
     fn name_of_service_never_becomes_syntax() {
