@@ -22,6 +22,8 @@ use crate::{
 const fn count(workload: Workload) -> u32 {
     if workload.services > 20_000 { 60 } else { 200 }
 }
+/// The limit of a change with another number of slots, at any number of services.
+const MAX_CHANGE: Duration = Duration::from_micros(100);
 /// The kernel frees deleted objects and grows hash tables asynchronously, which is not measured.
 const KERNEL_SETTLE_TIME: Duration = Duration::from_millis(300);
 
@@ -113,9 +115,8 @@ fn figures(
         figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized));
     // With fewer services the differences are noise.
     if workload.services >= 10_000 {
-        cold = cold.with_limit(Limit::TimesFloor(1.5));
-        // The kernel validates; beyond that there is only planning.
-        slots = slots.with_limit(Limit::TimesFloor(1.1));
+        cold = cold.with_limit(Limit::TimesFloor(1.2));
+        slots = slots.with_limit(Limit::AtMost(MAX_CHANGE.into()));
     }
     vec![
         figure("plan and encode everything", median(encode.cold)),
