@@ -1,9 +1,9 @@
 //! The declared size of sets. Pure.
 //!
 //! A set of unknown size is a resizable hash table, whose elements move each time it grows; filling it takes the kernel about
-//! twice as long as a table of fixed size (`nft_hash` in place of `nft_rhash`, see `net/netfilter/nft_set_hash.c`), and so does
-//! a lookup. But that one accepts no more elements than declared, so a set that has outgrown its size is created again, in the
-//! transaction of a resync.
+//! twice as long as a table of fixed size (`nft_hash` in place of `nft_rhash`, see `net/netfilter/nft_set_hash.c`), and a lookup
+//! in it takes longer. But that one accepts no more elements than declared, so a set that has outgrown its size is created
+//! again, in the transaction of a resync.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +32,11 @@ pub(crate) fn sizes(counts: &Counts) -> Sizes {
 /// Sets to create again, with the size of those that are bounded.
 pub(crate) type Remade = BTreeMap<Set, Option<u32>>;
 
-/// The sets that are too small, or soon will be, with their new size.
-pub(crate) fn outgrown(declared: &Sizes, counts: &Counts) -> Sizes {
-    let needs = |set: &Set| counts.get(set).map_or(0, |count| count + count / 8);
+/// The sets that are too small, or soon will be, with their new size. `removed` are the elements to be removed: most of them stay
+/// until the new ones are there.
+pub(crate) fn outgrown(declared: &Sizes, counts: &Counts, removed: &Counts) -> Sizes {
+    let of = |counts: &Counts, set: &Set| counts.get(set).copied().unwrap_or_default();
+    let needs = |set: &Set| of(counts, set) + (of(counts, set) / 8).max(of(removed, set));
     let is_too_small = |set: &Set| declared.get(set).is_some_and(|size| needs(set) > *size as usize);
     sizes(counts).into_iter().filter(|(set, _)| is_too_small(set)).collect()
 }
@@ -84,7 +86,7 @@ mod tests {
         assert!(!sizes.contains_key(&Set::new(SetKind::NodeIps, Family::V4)), "these are not counted");
         let empty = Set::new(SetKind::Hairpin, Family::V4);
         assert_eq!(sizes.get(&empty), Some(&2048), "its lookups cost less with a size too");
-        assert_eq!(outgrown(&sizes, &counts), Sizes::new());
+        assert_eq!(outgrown(&sizes, &counts, &Counts::new()), Sizes::new());
     }
 
     #[test]
@@ -99,8 +101,10 @@ mod tests {
     #[test]
     fn set_is_outgrown_little_before_it_is_full() {
         let declared = Sizes::from([(BACKENDS, 9000)]);
-        let is_outgrown = |count| !outgrown(&declared, &Counts::from([(BACKENDS, count)])).is_empty();
-        assert!(!is_outgrown(0) && !is_outgrown(8000) && is_outgrown(8001) && is_outgrown(9001));
-        assert!(outgrown(&Sizes::new(), &Counts::from([(BACKENDS, 9001)])).is_empty(), "not bounded");
+        let count = |count| Counts::from([(BACKENDS, count)]);
+        let is_outgrown = |new, removed| !outgrown(&declared, &count(new), &count(removed)).is_empty();
+        assert!(!is_outgrown(0, 0) && !is_outgrown(8000, 0) && is_outgrown(8001, 0) && is_outgrown(9001, 0));
+        assert!(!is_outgrown(5000, 4000) && is_outgrown(5000, 4001), "both are in the set for a moment");
+        assert!(outgrown(&Sizes::new(), &count(9001), &count(0)).is_empty(), "not bounded");
     }
 }

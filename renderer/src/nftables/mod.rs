@@ -230,7 +230,7 @@ impl Nftables {
             // Emptying a large set costs the kernel more than creating it again.
             let mut others = sizes;
             if is_compared {
-                others = capacity::outgrown(&existing.sizes, &table.counts());
+                others = capacity::outgrown(&existing.sizes, &table.counts(), &transaction.removed());
                 others.retain(|set, _| existing.shaped.contains(set));
                 if !transaction.adds_all {
                     table.refill(&others, &mut transaction);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    capacity::Counts,
     element::{Element, FrontendKey, Key, max_message_bytes},
     layout::{DemandChain, Set},
 };
@@ -175,6 +176,15 @@ impl Transaction {
             sets
         };
         (by_set(|group| &group.remove), by_set(|group| &group.add))
+    }
+
+    /// The number of removed elements in each set.
+    pub(crate) fn removed(&self) -> Counts {
+        let mut counts = Counts::new();
+        for element in self.groups.iter().flat_map(|group| &group.remove) {
+            *counts.entry(element.set).or_default() += 1;
+        }
+        counts
     }
 
     /// The numbers of removed and of added elements.

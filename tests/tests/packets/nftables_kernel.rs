@@ -277,6 +277,18 @@ fn large_set_is_declared_for_its_size_and_remade_when_outgrown() -> Result<()> {
 }
 
 #[test]
+fn other_services_fit_although_those_of_before_go_last() -> Result<()> {
+    isolated("nftables_kernel::other_services_fit_although_those_of_before_go_last", |lab| {
+        resync(&lab.node, &mut Nftables::new(), &wide(&[1200]))?;
+        // Neither has more than the 2,400 slots that are declared, but both together do.
+        let state = wide(&[1, 1900]);
+        resync(&lab.node, &mut Nftables::new(), &state)?;
+        assert_eq!(verifier_elements(&lab.node)?, desired_elements(&state));
+        Ok(())
+    })
+}
+
+#[test]
 fn prefetched_elements_count_unless_the_table_changed_since() -> Result<()> {
     isolated("nftables_kernel::prefetched_elements_count_unless_the_table_changed_since", |lab| {
         let state = wide(&[1200, 3]);
