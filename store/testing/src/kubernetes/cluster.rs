@@ -129,9 +129,11 @@ impl Cluster {
         self.pages.clear();
     }
 
-    /// Keeps the objects of an unfinished list.
-    pub(super) fn keep_page(&mut self, resource: Resource, objects: Arc<Objects>) {
-        self.pages.insert((resource, self.version), objects);
+    /// Keeps the objects of an unfinished list, unless their version has expired since they were read.
+    pub(super) fn keep_page(&mut self, resource: Resource, version: i64, objects: Arc<Objects>) {
+        if (self.forgotten..=self.version).contains(&version) {
+            self.pages.insert((resource, version), objects);
+        }
     }
 
     /// The objects of an unfinished list; none if they have expired.
@@ -155,4 +157,26 @@ pub(super) fn with_version(json: &str, version: i64) -> Arc<str> {
     let mut object: Value = serde_json::from_str(json).unwrap_or_default();
     object["metadata"]["resourceVersion"] = version.to_string().into();
     object.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_is_kept_when_its_objects_change_before_its_first_page_is_answered() {
+        let mut cluster = Cluster::default();
+        let metadata = json!({ "name": "a", "namespace": "default" });
+        let object = json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata });
+        let service = Resource::of_object(&object).unwrap();
+        let version = cluster.put(service, object);
+        let listed = Arc::new(cluster.objects(service));
+        cluster.delete(service, "default", "a");
+        cluster.keep_page(service, version, Arc::clone(&listed));
+        assert_eq!(cluster.page(service, version), Some(Arc::clone(&listed)));
+
+        cluster.expire();
+        cluster.keep_page(service, version, listed);
+        assert_eq!(cluster.page(service, version), None, "expired");
+    }
 }

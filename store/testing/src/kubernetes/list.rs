@@ -76,9 +76,7 @@ pub(super) fn answer(
         if query.continue_token.is_none() {
             // Watchers are not notified of it.
             shared.cluster.send_if_modified(|cluster| {
-                if cluster.version == version {
-                    cluster.keep_page(resource, objects);
-                }
+                cluster.keep_page(resource, version, objects);
                 false
             });
         }
