@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use contiv_agent::node::message::Saving;
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::{Key, Kind};
-use contiv_store::{Change, Entry, MirrorSummary, Saved};
+use contiv_store::{Change, Entry, MirrorSummary, PackedEntries, Saved};
 
 /// The content of the mirror.
 #[derive(Debug, Clone, Default)]
@@ -42,10 +42,10 @@ impl ModelDisk {
         self.written.as_ref().map(|content| content.revision)
     }
 
-    fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: &BTreeSet<String>) {
+    fn replace(&mut self, revision: i64, entries: PackedEntries, keep: &BTreeSet<String>) {
         let before = self.written.take().unwrap_or_default();
         let kept = before.entries.into_iter().filter(|(key, _)| keep.contains(key));
-        let new = entries.into_iter().filter(|entry| !keep.contains(&entry.key));
+        let new = entries.into_entries().filter(|entry| !keep.contains(&entry.key));
         let entries = kept.chain(new.map(|entry| (entry.key.clone(), entry))).collect();
         self.written = Some(Content { revision, entries });
     }

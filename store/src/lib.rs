@@ -20,6 +20,7 @@ pub mod kube;
 pub mod manifest;
 pub mod mirror;
 mod open;
+mod packed;
 mod page;
 pub mod position;
 pub mod store;
@@ -31,6 +32,7 @@ pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use open::{NodeScope, open, open_for_node};
+pub use packed::PackedEntries;
 pub use page::PageSender;
 pub use position::{Position, WrittenKey};
 pub use store::{

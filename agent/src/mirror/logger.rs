@@ -44,8 +44,8 @@ impl Logger {
                     self.log_failure_or_recovery(written.as_ref().err());
                     Work::Apply { number, batch }
                 }
-                Job::Save(Saving::List { revision, mut entries, keep }) => {
-                    entries.retain(|entry| !keep.contains(&entry.key));
+                Job::Save(Saving::List { revision, entries, keep }) => {
+                    let entries = entries.into_entries().filter(|entry| !keep.contains(&entry.key));
                     let (number, list) = self.log.append_list(revision, entries, &keep);
                     self.log_failure_or_recovery(list.as_ref().err());
                     match list {

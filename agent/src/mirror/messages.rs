@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io};
 
-use contiv_store::{Batch, Entry, MirrorSummary, Saved, mirror::log::List};
+use contiv_store::{Batch, MirrorSummary, PackedEntries, Saved, mirror::log::List};
 
 /// The saved content.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub enum Saving {
     List {
         /// The revision of the list.
         revision: i64,
-        /// In the order of their keys.
-        entries: Vec<Entry>,
+        /// The content.
+        entries: PackedEntries,
         /// The exceptions: the store has unusable values for them, or nothing.
         keep: BTreeSet<String>,
     },

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use contiv_store::{Batch, Change, Entry, MirrorSummary, Saved};
+use contiv_store::{Batch, Change, Entry, MirrorSummary, PackedEntries, Saved};
 
 use super::{messages::Replacement, pending::Pending, *};
 
@@ -30,7 +30,9 @@ fn start(folder: &std::path::Path) -> RunningMirror {
 }
 
 impl MirrorHandle {
-    fn replace(&mut self, revision: i64, entries: Vec<Entry>, keep: BTreeSet<String>) {
+    fn replace(&mut self, revision: i64, page: Vec<Entry>, keep: BTreeSet<String>) {
+        let mut entries = PackedEntries::default();
+        entries.add(page);
         self.save(Saving::List { revision, entries, keep });
     }
 

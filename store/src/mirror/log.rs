@@ -116,11 +116,11 @@ impl Log {
     }
 
     /// Writes a list, the complete content of the store. The saved values of the keys in `keep` stay. Returns the number, and
-    /// the list for the mirror. Entries are freed as soon as they are written: a list can be a third of the memory of a start.
+    /// the list for the mirror.
     pub fn append_list(
         &mut self,
         revision: i64,
-        entries: Vec<Entry>,
+        entries: impl IntoIterator<Item = Entry>,
         keep: &BTreeSet<String>,
     ) -> (u64, io::Result<List>) {
         let number = self.take_number();
@@ -141,7 +141,7 @@ impl Log {
         &mut self,
         number: u64,
         revision: i64,
-        entries: Vec<Entry>,
+        entries: impl IntoIterator<Item = Entry>,
         keep: &BTreeSet<String>,
     ) -> io::Result<List> {
         let (file, segment) = self.create(number)?;
@@ -167,7 +167,7 @@ impl Log {
         }
     }
 
-    fn write_entries(&mut self, mut file: File, entries: Vec<Entry>) -> io::Result<()> {
+    fn write_entries(&mut self, mut file: File, entries: impl IntoIterator<Item = Entry>) -> io::Result<()> {
         for entry in entries {
             record::put_entry(&mut self.buffer, &entry);
             if self.buffer.len() >= PIECE_BYTES {

@@ -112,7 +112,9 @@ mod tests {
             if has_own_node && number == 0 { OWN_NODE.to_owned() } else { format!("/z/{number:05}") }
         };
         let entry = |key| Entry { key, value: "{}".into(), create_revision: 1, mod_revision: 1 };
-        DecodedList { entries: (0..count).map(key).map(entry).collect(), ..DecodedList::default() }
+        let mut list = DecodedList::default();
+        list.entries.add((0..count).map(key).map(entry).collect());
+        list
     }
 
     #[test]

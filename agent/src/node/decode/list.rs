@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use contiv_external_workloads::{DerivedList, DerivedSlices, derived};
 use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire};
-use contiv_proto::Key;
-use contiv_store::{Entry, Problem, Saved};
+use contiv_proto::{Key, Kind};
+use contiv_store::{Entry, PackedEntries, Problem, Saved};
 
 use super::value::{BadValue, DecodedValue, decode};
 
@@ -27,21 +27,21 @@ pub struct DecodedList {
     pub bad: Vec<BadValue>,
     /// The problems of the store itself.
     pub problems: Vec<Problem>,
-    /// All entries, in the order of their keys.
-    pub entries: Vec<Entry>,
+    /// All entries.
+    pub entries: PackedEntries,
 }
 
 impl DecodedList {
-    /// The saved state of a mirror, in which all values are good.
+    /// The saved state of a mirror, in which all values are good. It has no entries, as they are saved already.
     pub fn of_saved(Saved { revision, entries }: Saved) -> Self {
         let mut list = ListDecoder::default();
-        list.add(entries);
+        list.decode(&entries);
         list.finish(revision, Vec::new())
     }
 
     /// Whether this key is listed.
     pub fn has(&self, key: &str) -> bool {
-        self.entries.binary_search_by(|entry| entry.key.as_str().cmp(key)).is_ok()
+        self.entries.keys().any(|listed| listed == key)
     }
 }
 
@@ -52,12 +52,16 @@ pub struct ListDecoder(DecodedList);
 impl ListDecoder {
     /// Reserves memory for so many entries, if there is enough: growing step by step would take up to three times as much.
     pub(super) fn reserve(&mut self, entries: usize) {
-        let _ = self.0.entries.try_reserve_exact(entries);
         let _ = self.0.resync.objects.try_reserve_exact(entries);
     }
 
     /// Adds a page. Pages may come in any order; each key is in one of them.
     pub fn add(&mut self, entries: Vec<Entry>) {
+        self.decode(&entries);
+        self.0.entries.add(entries);
+    }
+
+    fn decode(&mut self, entries: &[Entry]) {
         let pieces: Vec<&[Entry]> = entries.chunks(ENTRIES_PER_PIECE).collect();
         let decode_share = |share: &[&[Entry]]| {
             let mut names = StringInterner::default();
@@ -71,17 +75,15 @@ impl ListDecoder {
             list.resync.objects.extend(objects);
             list.bad.extend(bad);
         }
-        list.entries.extend(entries);
     }
 
     /// Adds slices of external workloads, when all pages are there.
     pub(super) fn derive(&mut self, slices: &mut DerivedSlices, revision: i64) {
-        self.0.entries.sort_by(|one, other| one.key.cmp(&other.key));
-        let DerivedList { replaced, entries } = slices.list(&self.0.entries, revision);
+        let DerivedList { replaced, entries } = slices.list(&self.origins_of_slices(), revision);
         if !replaced.is_empty() {
             let of_key = |path: &String| wire::object_key(&Key::parse(path).ok()??);
             let objects: BTreeSet<ObjectKey> = replaced.iter().filter_map(of_key).collect();
-            self.0.entries.retain(|entry| !replaced.contains(&entry.key));
+            self.0.entries.retain(|key| !replaced.contains(key));
             self.0.bad.retain(|bad| !replaced.contains(&bad.key));
             self.0.resync.objects.retain(|object| !objects.contains(&object.key()));
         }
@@ -90,14 +92,23 @@ impl ListDecoder {
 
     /// How many slices of external workloads the controller has not written, when all pages are there.
     pub(super) fn missing_slices(&self) -> usize {
-        derived::missing(&self.0.entries)
+        derived::missing(&self.origins_of_slices())
+    }
+
+    /// The entries from which slices of external workloads follow, in the order of their keys; none without workloads.
+    fn origins_of_slices(&self) -> Vec<Entry> {
+        let entries = &self.0.entries;
+        let workloads = Key::prefix(Kind::ExternalWorkload);
+        if !entries.keys().any(|key| key.starts_with(&workloads)) {
+            return Vec::new();
+        }
+        let prefixes = [workloads, Key::prefix(Kind::Service), Key::prefix(Kind::EndpointSlice)];
+        entries.matching(|key| prefixes.iter().any(|prefix| key.starts_with(prefix)))
     }
 
     /// The complete list, as read at this revision.
     pub fn finish(self, revision: i64, problems: Vec<Problem>) -> DecodedList {
         let mut list = DecodedList { revision, problems, ..self.0 };
-        // Pages of several types alternate, each type in order: few sorted runs, which are merged.
-        list.entries.sort_by(|one, other| one.key.cmp(&other.key));
         list.bad.sort_by(|one, other| one.key.cmp(&other.key));
         let unused = list.bad.iter().filter(|bad| !bad.is_used);
         list.resync.undecodable = unused.filter_map(|bad| bad.object.clone()).collect();
@@ -125,7 +136,6 @@ fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Ve
 #[cfg(test)]
 mod tests {
     use contiv_model::{ObjectKey, ServiceId};
-    use contiv_proto::{Key, Kind};
     use proptest::prelude::*;
 
     use super::*;
@@ -174,7 +184,7 @@ mod tests {
             let (in_pages, whole) = (decoded(pages), decoded([&entries[..]]));
             prop_assert_eq!(in_pages.resync, whole.resync);
             prop_assert_eq!(in_pages.bad, whole.bad);
-            prop_assert_eq!(in_pages.entries, whole.entries);
+            prop_assert!(in_pages.entries.into_entries().eq(whole.entries.into_entries()));
         }
     }
 }
