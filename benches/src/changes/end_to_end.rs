@@ -13,7 +13,7 @@ use contiv_tests::{
 };
 
 use super::{
-    common::{Times, by_kind, operation, service},
+    common::{ROUNDS, Times, by_kind, operation, service},
     mixed,
 };
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
     workload::{SingleChange, Workload},
 };
 
-/// How often a change of each kind is measured, each time with another service.
-const ROUNDS: u32 = 100;
 /// Longer than any change takes.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A change that takes more than one transaction has the next within this time.

@@ -3,16 +3,13 @@
 use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_tests::lab::{Lab, Result};
 
-use super::common::{Times, by_kind, service};
+use super::common::{ROUNDS, Times, by_kind, service};
 use crate::{
     command::run,
     netlink::Kernel,
     parts::decode_error,
     workload::{SingleChange, Workload},
 };
-
-/// How often a change of each kind is measured. An interrupt delays one or two of some hundred, and the fourth slowest counts.
-const ROUNDS: u32 = 400;
 
 pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Times> {
     let mut processor = workload.processor().map_err(|error| decode_error(&error))?;
