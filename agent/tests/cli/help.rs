@@ -53,7 +53,9 @@ fn allocator_has_its_settings() {
     let mut command = command(&["version"]);
     command.env("_RJEM_MALLOC_CONF", "stats_print:true");
     let printed = finish(command).err;
-    for setting in ["narenas: 1\n", "dirty_decay_ms: 1000 ", "muzzy_decay_ms: 0 "] {
+    for setting in
+        ["narenas: 1\n", "dirty_decay_ms: 1000 ", "muzzy_decay_ms: 0 ", "lg_extent_max_active_fit: 20\n"]
+    {
         assert!(printed.contains(&format!("opt.{setting}")), "{setting:?}: {printed}");
     }
 }
