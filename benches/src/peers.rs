@@ -111,7 +111,7 @@ struct Costs {
 /// tenth quicker or slower until it is reloaded.
 const fn loads(services: usize) -> usize {
     match services {
-        ..ALL_COMPLETE => 5,
+        ..ALL_COMPLETE => 11,
         // Each takes the peers half a minute and more.
         ALL_COMPLETE => 2,
         _ => 1,

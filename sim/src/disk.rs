@@ -45,8 +45,13 @@ impl ModelDisk {
     fn replace(&mut self, revision: i64, entries: PackedEntries, keep: &BTreeSet<String>) {
         let before = self.written.take().unwrap_or_default();
         let kept = before.entries.into_iter().filter(|(key, _)| keep.contains(key));
-        let new = entries.into_entries().filter(|entry| !keep.contains(&entry.key));
-        let entries = kept.chain(new.map(|entry| (entry.key.clone(), entry))).collect();
+        let new: Vec<Entry> = entries.into_entries().filter(|entry| !keep.contains(&entry.key)).collect();
+        // The real mirror reads the new content in step with what it has.
+        assert!(
+            new.is_sorted_by(|one, other| one.key < other.key),
+            "a list is saved in the order of its keys"
+        );
+        let entries = kept.chain(new.into_iter().map(|entry| (entry.key.clone(), entry))).collect();
         self.written = Some(Content { revision, entries });
     }
 

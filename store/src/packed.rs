@@ -1,23 +1,26 @@
-//! The entries of a long list in few pieces of memory.
+//! The entries of a long list in few allocations.
 
 use bytes::Bytes;
 use itertools::Itertools;
 
 use crate::Entry;
 
-/// Entries with distinct keys, page by page as they were added. A page is three pieces of memory, where each [`Entry`] has two of
-/// its own; so it is smaller, and can be used for anything else once it is freed.
-#[derive(Debug, Clone, Default)]
+/// Entries of a page. A page is freed as a whole, so a long one is split.
+const PAGE_ENTRIES: usize = 500;
+
+/// Entries with distinct keys, in pages of three allocations each, where an [`Entry`] has two of its own: many small allocations
+/// take more memory than their content, and leave gaps when they are freed.
+#[derive(Debug, Default)]
 pub struct PackedEntries {
     pages: Vec<Page>,
 }
 
 impl PackedEntries {
-    /// Adds a page. Pages may come in any order.
-    pub fn add(&mut self, page: Vec<Entry>) {
-        if !page.is_empty() {
-            self.pages.push(Page::pack(page));
-        }
+    /// Adds entries, in any order.
+    pub fn add(&mut self, mut entries: Vec<Entry>) {
+        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        let pages = entries.into_iter().chunks(PAGE_ENTRIES);
+        self.pages.extend(pages.into_iter().map(|page| Page::pack(page.collect())));
     }
 
     /// The number of entries.
@@ -30,18 +33,23 @@ impl PackedEntries {
         self.pages.is_empty()
     }
 
-    /// All keys, in the order of their pages.
+    /// Whether there is an entry with this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.pages.iter().any(|page| page.has(key))
+    }
+
+    /// All keys, in no order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.pages.iter().flat_map(Page::keys)
     }
 
-    /// The entries with keys like this, in the order of their keys.
+    /// The entries whose keys match, in the order of their keys.
     pub fn matching(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Entry> {
         let pages = self.pages.iter().flat_map(|page| page.matching(&is_wanted));
         pages.sorted_by(|one, other| one.key.cmp(&other.key)).collect()
     }
 
-    /// Removes the entries with other keys.
+    /// Keeps only the entries whose keys match.
     pub fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
         for page in &mut self.pages {
             if !page.keys().all(&is_kept) {
@@ -51,7 +59,7 @@ impl PackedEntries {
         self.pages.retain(|page| !page.rows.is_empty());
     }
 
-    /// All entries, in the order of their keys. A page is freed with its last entry.
+    /// All entries, in the order of their keys. Each page is freed with its last entry.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
         let pages = self.pages.into_iter().map(Page::into_entries);
         pages.kmerge_by(|one, other| one.key < other.key)
@@ -59,10 +67,11 @@ impl PackedEntries {
 }
 
 /// Some entries, in the order of their keys.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Page {
-    /// One after the other, as the values.
+    /// All keys; `rows` says where each ends.
     keys: String,
+    /// All values, likewise.
     values: Bytes,
     rows: Vec<Row>,
 }
@@ -77,8 +86,8 @@ struct Row {
 }
 
 impl Page {
-    fn pack(mut entries: Vec<Entry>) -> Self {
-        entries.sort_by(|one, other| one.key.cmp(&other.key));
+    /// Packs entries that are in the order of their keys.
+    fn pack(entries: Vec<Entry>) -> Self {
         let sum = |size: fn(&Entry) -> usize| entries.iter().map(size).sum();
         let mut keys = String::with_capacity(sum(|entry| entry.key.len()));
         let mut values = Vec::with_capacity(sum(|entry| entry.value.len()));
@@ -98,6 +107,11 @@ impl Page {
 
     fn key(&self, row: usize) -> &str {
         &self.keys[self.begin(row).0..self.rows[row].key_end]
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let ends = self.rows.len().checked_sub(1).map(|last| (self.key(0), self.key(last)));
+        ends.is_some_and(|(first, last)| first <= key && key <= last) && self.keys().any(|found| found == key)
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
@@ -122,6 +136,8 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -131,14 +147,23 @@ mod tests {
         Entry { key: key.to_owned(), value, create_revision: revision, mod_revision: revision + 1 }
     }
 
-    #[test]
-    fn value_stays_when_its_page_is_freed() {
+    fn packed<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> PackedEntries {
         let mut packed = PackedEntries::default();
-        packed.add(vec![entry("/b", 2), entry("/é", 0)]);
-        packed.add(vec![entry("/a", 1)]);
-        packed.add(Vec::new());
-        let entries: Vec<Entry> = packed.into_entries().collect();
-        assert_eq!(entries, [entry("/a", 1), entry("/b", 2), entry("/é", 0)]);
+        pages.into_iter().for_each(|page| packed.add(page.to_vec()));
+        packed
+    }
+
+    #[test]
+    fn page_is_freed_with_its_last_entry() {
+        let all: Vec<Entry> =
+            (0..=PAGE_ENTRIES as i64).map(|number| entry(&format!("{number:05}"), 1)).collect();
+        let mut entries = packed([&all[..]]).into_entries();
+        let mut first: Vec<Entry> = entries.by_ref().take(PAGE_ENTRIES).collect();
+        let last = first.pop().unwrap();
+        assert!(!last.value.is_unique(), "the others have parts of the same page");
+        drop(first);
+        assert!(last.value.is_unique(), "the page is freed although the next one is not");
+        assert!(entries.eq([all[PAGE_ENTRIES].clone()]));
     }
 
     proptest! {
@@ -149,21 +174,24 @@ mod tests {
             page in 1usize..9,
         ) {
             let expected: Vec<Entry> = values.iter().map(|(key, revision)| entry(key, *revision)).collect();
-            let mut shuffled: Vec<Entry> = expected.iter().step_by(2).chain(expected.iter().skip(1).step_by(2)).cloned().collect();
-            shuffled.rotate_left(shift % expected.len().max(1));
-            let mut packed = PackedEntries::default();
-            shuffled.chunks(page).for_each(|page| packed.add(page.to_vec()));
-            prop_assert_eq!(packed.len(), expected.len());
-            prop_assert_eq!(packed.is_empty(), expected.is_empty());
-            prop_assert_eq!(packed.keys().collect::<std::collections::BTreeSet<_>>().len(), expected.len());
+            let odd = expected.iter().skip(1).step_by(2);
+            let mut mixed: Vec<Entry> = expected.iter().step_by(2).chain(odd).cloned().collect();
+            mixed.rotate_left(shift % expected.len().max(1));
+            let all = packed(mixed.chunks(page));
+            prop_assert_eq!(all.len(), expected.len());
+            prop_assert_eq!(all.is_empty(), expected.is_empty());
+            prop_assert_eq!(all.keys().collect::<BTreeSet<_>>(), values.keys().map(String::as_str).collect());
+            for key in ["a", "b", "cé", "éc"] {
+                prop_assert_eq!(all.has(key), values.contains_key(key));
+            }
             let is_wanted = |key: &str| key.starts_with('a');
             let wanted: Vec<Entry> = expected.iter().filter(|entry| is_wanted(&entry.key)).cloned().collect();
-            prop_assert_eq!(&packed.matching(is_wanted), &wanted);
-            let mut retained = packed.clone();
+            prop_assert_eq!(&all.matching(is_wanted), &wanted);
+            let mut retained = packed(mixed.chunks(page));
             retained.retain(is_wanted);
-            prop_assert_eq!(retained.len(), wanted.len());
+            prop_assert_eq!(retained.is_empty(), wanted.is_empty());
             prop_assert!(retained.into_entries().eq(wanted));
-            prop_assert!(packed.into_entries().eq(expected));
+            prop_assert!(all.into_entries().eq(expected));
         }
     }
 }

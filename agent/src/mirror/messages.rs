@@ -11,7 +11,7 @@ pub enum Saving {
     List {
         /// The revision of the list.
         revision: i64,
-        /// The content.
+        /// All of them. They are logged in the order of their keys.
         entries: PackedEntries,
         /// The exceptions: the store has unusable values for them, or nothing.
         keep: BTreeSet<String>,

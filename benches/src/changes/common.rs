@@ -12,7 +12,7 @@ use crate::{
 /// The section of these figures in the table.
 pub const SECTION: &str = "changes";
 
-/// How often a change of each kind is measured, each time with another service. An interrupt delays one or two of some hundred, and
+/// How often a change of each kind is measured, of services all over the table. An interrupt delays one or two of some hundred, and
 /// the fourth slowest counts.
 pub(super) const ROUNDS: u32 = 400;
 

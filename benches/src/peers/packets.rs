@@ -24,7 +24,7 @@ use crate::{command::run, statistics::Samples, workload::PORT};
 /// has fewer and longer rounds.
 const fn turns(services: usize) -> (usize, usize) {
     match services {
-        ..ALL_COMPLETE => (15, 1030),
+        ..ALL_COMPLETE => (7, 1030),
         ALL_COMPLETE => (6, 2030),
         _ => (9, 2030),
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_proto::{Key, Kind, message::endpointslice::EndpointSlice, value};
-use contiv_store::{Batch, Change, Entry};
+use contiv_store::{Batch, Change, Entry, PackedEntries};
 use tracing::warn;
 
 use crate::{
@@ -32,13 +32,28 @@ pub fn slices<'a>(
     plan_slices(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
 }
 
-/// How many slices are missing in a list of a store where the controller is to write them, and has written none.
-pub fn missing(entries: &[Entry]) -> usize {
-    let prefix = [&Key::prefix(Kind::EndpointSlice), NAME_PREFIX].concat();
-    if entries.iter().any(|entry| entry.key.starts_with(&prefix)) {
+/// The entries of a complete list that [`DerivedSlices::list`] needs; none without workloads.
+pub fn inputs(entries: &PackedEntries) -> Vec<Entry> {
+    let [workloads, services] = [Kind::ExternalWorkload, Kind::Service].map(Key::prefix);
+    if !entries.keys().any(|key| key.starts_with(&workloads)) {
+        return Vec::new();
+    }
+    let prefixes = [workloads, services, own_slices()];
+    entries.matching(|key| prefixes.iter().any(|prefix| key.starts_with(prefix)))
+}
+
+/// How many slices are missing in a complete list of a store where the controller is to write them, and has written none.
+pub fn missing(entries: &PackedEntries) -> usize {
+    let prefix = own_slices();
+    if entries.keys().any(|key| key.starts_with(&prefix)) {
         return 0;
     }
-    DerivedSlices::default().list(entries, 0).entries.len()
+    DerivedSlices::default().list(&inputs(entries), 0).entries.len()
+}
+
+/// The prefix of the keys of slices that this module or the controller makes.
+fn own_slices() -> String {
+    [&Key::prefix(Kind::EndpointSlice), NAME_PREFIX].concat()
 }
 
 fn plan_slices(
@@ -92,7 +107,7 @@ pub struct DerivedList {
 }
 
 impl DerivedSlices {
-    /// The slices of a complete list, which is sorted by key.
+    /// The slices of a complete list, which is sorted by key. Entries other than its [`inputs`] are not needed.
     pub fn list(&mut self, entries: &[Entry], revision: i64) -> DerivedList {
         self.needs_list = false;
         let before = self.state.take().unwrap_or_default();

@@ -115,7 +115,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a list, the complete content of the store. The saved values of the keys in `keep` stay. Returns the number, and
+    /// Writes a list, the complete content of the store, in the order of its distinct keys. The saved values of the keys in `keep` stay. Returns the number, and
     /// the list for the mirror.
     pub fn append_list(
         &mut self,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use contiv_external_workloads::{DerivedList, DerivedSlices, derived};
 use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire};
-use contiv_proto::{Key, Kind};
+use contiv_proto::Key;
 use contiv_store::{Entry, PackedEntries, Problem, Saved};
 
 use super::value::{BadValue, DecodedValue, decode};
@@ -27,7 +27,7 @@ pub struct DecodedList {
     pub bad: Vec<BadValue>,
     /// The problems of the store itself.
     pub problems: Vec<Problem>,
-    /// All entries.
+    /// All entries; none for a saved state.
     pub entries: PackedEntries,
 }
 
@@ -41,7 +41,7 @@ impl DecodedList {
 
     /// Whether this key is listed.
     pub fn has(&self, key: &str) -> bool {
-        self.entries.keys().any(|listed| listed == key)
+        self.entries.has(key)
     }
 }
 
@@ -79,7 +79,10 @@ impl ListDecoder {
 
     /// Adds slices of external workloads, when all pages are there.
     pub(super) fn derive(&mut self, slices: &mut DerivedSlices, revision: i64) {
-        let DerivedList { replaced, entries } = slices.list(&self.origins_of_slices(), revision);
+        let DerivedList { replaced, entries } = slices.list(&derived::inputs(&self.0.entries), revision);
+        // A derived slice takes the place of one that has its name.
+        let derived = entries.iter().map(|entry| entry.key.clone());
+        let replaced: BTreeSet<String> = replaced.into_iter().chain(derived).collect();
         if !replaced.is_empty() {
             let of_key = |path: &String| wire::object_key(&Key::parse(path).ok()??);
             let objects: BTreeSet<ObjectKey> = replaced.iter().filter_map(of_key).collect();
@@ -92,18 +95,7 @@ impl ListDecoder {
 
     /// How many slices of external workloads the controller has not written, when all pages are there.
     pub(super) fn missing_slices(&self) -> usize {
-        derived::missing(&self.origins_of_slices())
-    }
-
-    /// The entries from which slices of external workloads follow, in the order of their keys; none without workloads.
-    fn origins_of_slices(&self) -> Vec<Entry> {
-        let entries = &self.0.entries;
-        let workloads = Key::prefix(Kind::ExternalWorkload);
-        if !entries.keys().any(|key| key.starts_with(&workloads)) {
-            return Vec::new();
-        }
-        let prefixes = [workloads, Key::prefix(Kind::Service), Key::prefix(Kind::EndpointSlice)];
-        entries.matching(|key| prefixes.iter().any(|prefix| key.starts_with(prefix)))
+        derived::missing(&self.0.entries)
     }
 
     /// The complete list, as read at this revision.
@@ -136,6 +128,7 @@ fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Ve
 #[cfg(test)]
 mod tests {
     use contiv_model::{ObjectKey, ServiceId};
+    use contiv_proto::{Key, Kind};
     use proptest::prelude::*;
 
     use super::*;
@@ -184,7 +177,8 @@ mod tests {
             let (in_pages, whole) = (decoded(pages), decoded([&entries[..]]));
             prop_assert_eq!(in_pages.resync, whole.resync);
             prop_assert_eq!(in_pages.bad, whole.bad);
-            prop_assert!(in_pages.entries.into_entries().eq(whole.entries.into_entries()));
+            prop_assert!(in_pages.entries.into_entries().eq(entries.iter().cloned()));
+            prop_assert!(whole.entries.into_entries().eq(entries));
         }
     }
 }

@@ -36,6 +36,13 @@ fn batch(changes: Vec<Change>) -> Batch {
     Batch { revision: 2, changes }
 }
 
+/// Entries in pages, the last one first.
+fn packed(entries: &[Entry]) -> PackedEntries {
+    let mut pages = PackedEntries::default();
+    entries.iter().rev().for_each(|entry| pages.add(vec![entry.clone()]));
+    pages
+}
+
 /// A store with its derived slices.
 #[derive(Default)]
 struct DerivedStore {
@@ -51,9 +58,8 @@ impl DerivedStore {
     }
 
     fn list(&mut self, entries: impl IntoIterator<Item = Entry>) {
-        let mut entries: Vec<Entry> = entries.into_iter().collect();
-        entries.sort_by(|one, other| one.key.cmp(&other.key));
-        let derived = self.derived.list(&entries, 1);
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let derived = self.derived.list(&inputs(&packed(&entries)), 1);
         let kept = entries.into_iter().filter(|entry| !derived.replaced.contains(&entry.key));
         self.entries = kept.chain(derived.entries).map(|entry| (entry.key.clone(), entry)).collect();
     }
@@ -196,11 +202,11 @@ fn unreadable_service_keeps_its_slices() {
 #[test]
 fn missing_controller_is_noticed_by_slices_it_would_write() {
     let entries = [service("web", "web"), workload("vm-1", "web", "192.0.2.1")];
-    assert_eq!(missing(&entries), 1);
+    assert_eq!(missing(&packed(&entries)), 1);
     let written: Vec<Entry> = DerivedStore::listed(entries).entries.into_values().collect();
-    assert_eq!(missing(&written), 0);
+    assert_eq!(missing(&packed(&written)), 0);
     assert_eq!(
-        missing(&[service("web", "web"), workload("vm-1", "other", "192.0.2.1")]),
+        missing(&packed(&[service("web", "web"), workload("vm-1", "other", "192.0.2.1")])),
         0,
         "none is needed"
     );

@@ -169,14 +169,21 @@ mod tests {
         let metadata = json!({ "name": "a", "namespace": "default" });
         let object = json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata });
         let service = Resource::of_object(&object).unwrap();
-        let version = cluster.put(service, object);
+        let version = cluster.put(service, object.clone());
         let listed = Arc::new(cluster.objects(service));
         cluster.delete(service, "default", "a");
         cluster.keep_page(service, version, Arc::clone(&listed));
         assert_eq!(cluster.page(service, version), Some(Arc::clone(&listed)));
 
         cluster.expire();
-        cluster.keep_page(service, version, listed);
+        cluster.keep_page(service, version, Arc::clone(&listed));
         assert_eq!(cluster.page(service, version), None, "expired");
+
+        let backup = cluster.clone();
+        cluster.put(service, object);
+        let version = cluster.version;
+        cluster.restore(backup);
+        cluster.keep_page(service, version, listed);
+        assert_eq!(cluster.page(service, version), None, "of a history that is gone");
     }
 }

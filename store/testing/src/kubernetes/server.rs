@@ -55,11 +55,12 @@ pub(super) async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
+            // A connection after the cut is accepted after those before it are closed.
+            biased;
             _ = stopped.changed() => return,
+            // Also when connections are accepted again by now.
             _ = is_cut.changed() => {
-                if *is_cut.borrow_and_update() {
-                    connections = JoinSet::new();
-                }
+                connections = JoinSet::new();
                 continue;
             }
             Some(_) = connections.join_next() => continue,
