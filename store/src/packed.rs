@@ -142,8 +142,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(key: &str, revision: i64) -> Entry {
-        let value = key.repeat(revision.unsigned_abs() as usize).into();
+    fn entry(key: &str, length: u8) -> Entry {
+        let (value, revision) = (key.repeat(length.into()).into(), length.into());
         Entry { key: key.to_owned(), value, create_revision: revision, mod_revision: revision + 1 }
     }
 
@@ -155,8 +155,7 @@ mod tests {
 
     #[test]
     fn page_is_freed_with_its_last_entry() {
-        let all: Vec<Entry> =
-            (0..=PAGE_ENTRIES as i64).map(|number| entry(&format!("{number:05}"), 1)).collect();
+        let all: Vec<Entry> = (0..=PAGE_ENTRIES).map(|number| entry(&format!("{number:05}"), 1)).collect();
         let mut entries = packed([&all[..]]).into_entries();
         let mut first: Vec<Entry> = entries.by_ref().take(PAGE_ENTRIES).collect();
         let last = first.pop().unwrap();
@@ -169,11 +168,11 @@ mod tests {
     proptest! {
         #[test]
         fn entries_come_in_order_whatever_their_pages_are(
-            values in prop::collection::btree_map("[a-cé]{1,3}", 0i64..4, 0..40),
+            values in prop::collection::btree_map("[a-cé]{1,3}", 0u8..4, 0..40),
             shift in 0usize..40,
             page in 1usize..9,
         ) {
-            let expected: Vec<Entry> = values.iter().map(|(key, revision)| entry(key, *revision)).collect();
+            let expected: Vec<Entry> = values.iter().map(|(key, length)| entry(key, *length)).collect();
             let odd = expected.iter().skip(1).step_by(2);
             let mut mixed: Vec<Entry> = expected.iter().step_by(2).chain(odd).cloned().collect();
             mixed.rotate_left(shift % expected.len().max(1));
