@@ -115,8 +115,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a list, the complete content of the store, in the order of its distinct keys. The saved values of the keys in `keep` stay. Returns the number, and
-    /// the list for the mirror.
+    /// Writes a list, the complete content of the store, in the order of its distinct keys. The saved values of the keys in `keep`
+    /// stay. Returns the number, and the list for the mirror.
     pub fn append_list(
         &mut self,
         revision: i64,

@@ -50,6 +50,26 @@ fn slices_of_workloads_are_derived_once_also_after_a_restart() {
 }
 
 #[test]
+fn derived_slice_takes_the_place_of_another_with_its_name() {
+    let derived = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
+    // The same key with a value that is not of contiv.
+    let foreign = r#"{"address_type":"IPv4","service_name":"web"}"#;
+    let replace = |mut entry: Entry| {
+        if entry.key.contains("/endpointslice/") {
+            entry.value = foreign.into();
+        }
+        entry
+    };
+    let stored: Vec<Entry> = derived.into_entries().map(replace).collect();
+    let list = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), stored.clone());
+    assert_eq!((list.resync.objects.len(), list.bad.len()), (2, 0));
+    let entries: Vec<Entry> = list.entries.into_entries().collect();
+    assert!(entries.is_sorted_by(|one, other| one.key < other.key), "each key is there once");
+    assert_eq!(entries.len(), stored.len());
+    assert_ne!(entries, stored, "the derived one");
+}
+
+#[test]
 fn slices_that_no_controller_wrote_are_missing() {
     let mut decoder = Decoder::new(Timestamp::MIN);
     let list = listed(&mut decoder, with_workload());
