@@ -26,7 +26,7 @@ use crate::{
 };
 use kube_proxy::{Layout, Port, Service};
 use packets::{FirstPackets, Packets};
-use size::{ALL_COMPLETE, BACKENDS, FIRST_PORT};
+use size::{ALL_COMPLETE, BACKENDS, FIRST_PORT, SERVICE_RANGE};
 use table::Table;
 
 /// The section of these figures in the table.
@@ -107,11 +107,11 @@ struct Costs {
     changes: Samples,
 }
 
-/// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table up to a
-/// tenth quicker or slower until it is reloaded.
+/// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table some percent
+/// quicker or slower until it is reloaded.
 const fn loads(services: usize) -> usize {
     match services {
-        ..ALL_COMPLETE => 11,
+        ..ALL_COMPLETE => 7,
         // Each takes the peers half a minute and more.
         ALL_COMPLETE => 2,
         _ => 1,
@@ -155,12 +155,16 @@ fn load(rules: &str) -> Result<Duration> {
 }
 
 fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
-    // As with the peers, packets of pods keep their source.
-    let pods =
-        ranges::PODS.cidr(Family::V4).parse().map_err(|_| LabError::Unexpected("pod range".to_owned()))?;
+    // As with the peers, packets of pods keep their source, and unused addresses of the service range are refused.
+    let range = |text: &str| text.parse().map_err(|_| LabError::Unexpected(format!("the range {text}")));
+    let (pods, services_range) = (range(&ranges::PODS.cidr(Family::V4))?, range(SERVICE_RANGE)?);
     let snapshot = Snapshot {
         services: services.iter().map(ours).collect(),
-        node: NodeFacts { pod_cidrs: [pods].into(), ..NodeFacts::default() },
+        node: NodeFacts {
+            pod_cidrs: [pods].into(),
+            service_cidrs: [services_range].into(),
+            ..NodeFacts::default()
+        },
         ..Snapshot::default()
     };
     let mut renderer = Nftables::new();

@@ -1,12 +1,15 @@
 //! kube-proxy's nftables layouts as text for `nft -f`: up to 1.35, and from 1.36. They follow its source
-//! (`pkg/proxy/nftables/proxier.go`), for services with a cluster IP, one TCP or UDP port, and backends on other nodes.
+//! (`pkg/proxy/nftables/proxier.go`, and the rules that `proxier_test.go` expects), for services with a cluster IP, one TCP or
+//! UDP port, and backends on other nodes, and a configured range of pods: only clients outside it are masqueraded.
 
 use std::{
     fmt::Write as _,
     net::{Ipv4Addr, SocketAddrV4},
 };
 
-use super::size::ALL_COMPLETE;
+use contiv_tests::lab::{Family, ranges};
+
+use super::size::{ALL_COMPLETE, SERVICE_RANGE};
 
 /// A version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,32 +35,27 @@ pub(super) struct Port {
     pub(super) port: u16,
 }
 
-/// The part that does not depend on services, in a table TABLE: base chains, sets, maps, and jumps.
+/// The part that does not depend on services, in a table TABLE: base chains, sets, maps, and jumps. The chains that differ between
+/// the layouts replace OWN.
 const BASE: &str = "\
 table TABLE {
     set cluster-ips { type ipv4_addr; }
-    set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
     map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
     map service-nodeports { type inet_proto . inet_service : verdict; }
     map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; }
     map no-endpoint-nodeports { type inet_proto . inet_service : verdict; }
     map firewall-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
-    chain mark-for-masquerade { meta mark set meta mark or 0x4000; }
-    chain masquerading {
-        meta mark & 0x4000 != 0 meta mark set meta mark xor 0x4000 masquerade fully-random
-        ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
-    }
+OWN
     chain reject-chain { reject; }
-    chain services {
-        ip daddr . meta l4proto . th dport vmap @service-ips
-        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
-    }
     chain firewall-check { ip daddr . meta l4proto . th dport vmap @firewall-ips; }
     chain service-endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
     chain nodeport-endpoints-check {
         fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @no-endpoint-nodeports
     }
-    chain cluster-ips-check { ip daddr @cluster-ips reject; }
+    chain cluster-ips-check {
+        ip daddr @cluster-ips reject
+        ip daddr { SERVICES } drop
+    }
     chain filter-prerouting-pre-dnat {
         type filter hook prerouting priority -110; ct state new jump firewall-check
     }
@@ -83,6 +81,32 @@ table TABLE {
 }
 ";
 
+/// The chains of the layout up to 1.35: each service and each endpoint marks the clients to be masqueraded.
+const OWN_UP_TO_135: &str = "\
+    chain mark-for-masquerade { meta mark set meta mark or 0x4000; }
+    chain masquerading {
+        meta mark & 0x4000 == 0 return
+        meta mark set meta mark xor 0x4000
+        masquerade fully-random
+    }
+    chain services {
+        ip daddr . meta l4proto . th dport vmap @service-ips
+        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
+    }";
+
+/// Those from 1.36: one rule marks the clients outside the range of pods, and a set has the local endpoints.
+const OWN_FROM_136: &str = "\
+    set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
+    chain masquerading {
+        meta mark & 0x4000 != 0 meta mark set meta mark xor 0x4000 masquerade fully-random
+        ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
+    }
+    chain services {
+        ip daddr @cluster-ips ip saddr != PODS meta mark set meta mark or 0x4000
+        ip daddr . meta l4proto . th dport vmap @service-ips
+        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
+    }";
+
 /// The services that are loaded together where the time of loading is not measured.
 const SERVICES_OF_PIECE: usize = 5000;
 
@@ -107,11 +131,21 @@ impl Layout {
     /// text, as kube-proxy writes it. Loading takes time quadratic in the chains of a text, so a larger table is several.
     pub(super) fn everything(self, port: Port, services: &[Service]) -> impl Iterator<Item = String> {
         let of_piece = move |(number, services): (usize, &[Service])| {
-            let base = if number == 0 { BASE } else { "" };
-            base.replace("TABLE", self.table()) + &self.services(port, services)
+            let base = if number == 0 { self.base() } else { String::new() };
+            base + &self.services(port, services)
         };
         let piece_len = if services.len() <= ALL_COMPLETE { ALL_COMPLETE } else { SERVICES_OF_PIECE };
         services.chunks(piece_len).enumerate().map(of_piece)
+    }
+
+    /// [`BASE`] with its words replaced.
+    fn base(self) -> String {
+        let own = match self {
+            Self::UpTo135 => OWN_UP_TO_135,
+            Self::From136 => OWN_FROM_136,
+        };
+        let words = [("OWN", own), ("TABLE", self.table()), ("PODS", &pods()), ("SERVICES", SERVICE_RANGE)];
+        words.into_iter().fold(BASE.to_owned(), |text, (word, value)| text.replace(word, value))
     }
 
     fn services(self, port: Port, services: &[Service]) -> String {
@@ -162,6 +196,11 @@ impl Layout {
             }
         }
         line(text, format_args!("add chain {table} {chain}"));
+        if self == Self::UpTo135 {
+            let (address, pods) = (service.address, pods());
+            let mark = format_args!("ip daddr {address} ip saddr != {pods} jump mark-for-masquerade");
+            line(text, format_args!("add rule {table} {chain} {mark}"));
+        }
         let count = service.endpoints.len();
         let of_slot = |(slot, endpoint): (usize, &SocketAddrV4)| match self {
             Self::UpTo135 => format!("{slot} : goto {}", endpoint_chain(service.number, *endpoint)),
@@ -179,6 +218,11 @@ impl Layout {
         };
         line(text, format_args!("add rule {table} {chain} {rule}"));
     }
+}
+
+/// The range of pods, whose connections are not masqueraded.
+fn pods() -> String {
+    ranges::PODS.cidr(Family::V4)
 }
 
 /// Named as kube-proxy does, with a number for the hash.
