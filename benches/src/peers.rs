@@ -21,6 +21,7 @@ use contiv_tests::lab::{Family, Lab, LabError, Result, ranges, scratch};
 use crate::{
     command::run,
     figures::{Figure, Limit},
+    progress,
     statistics::{Samples, timed},
     workload::{PORT, cluster_ip},
 };
@@ -70,6 +71,8 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
         }
     }
 
+    let (repeated, counting) = first_packets.disturbed;
+    progress(&format!("peers, disturbed turns: {repeated} repeated, {counting} that count"));
     let straight = first_packets.straight;
     figures.push(figure("first packet without services, p50".to_owned(), straight.percentile(50)));
     figures.push(figure("first packet without services, p99".to_owned(), straight.percentile(99)));
@@ -107,7 +110,7 @@ struct Costs {
     changes: Samples,
 }
 
-/// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table some percent
+/// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table a few percent
 /// quicker or slower until it is reloaded.
 const fn loads(services: usize) -> usize {
     match services {
@@ -139,8 +142,8 @@ fn load_peer(layout: Layout, services: &[Service], changes: usize) -> Result<Cos
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
         // Each change is reverted, since packets need the existing backends.
-        durations.push(load(&layout.change(UDP, &after))?);
-        durations.push(load(&layout.change(UDP, before))?);
+        durations.push(load(&layout.change(UDP, before, &after))?);
+        durations.push(load(&layout.change(UDP, &after, before))?);
     }
     Ok(Costs { loaded, changes: durations.into_iter().collect() })
 }
@@ -155,14 +158,14 @@ fn load(rules: &str) -> Result<Duration> {
 }
 
 fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
-    // As with the peers, packets of pods keep their source, and unused addresses of the service range are refused.
+    // As with the peers, packets of pods keep their source, and unused addresses of the service range are dropped.
     let range = |text: &str| text.parse().map_err(|_| LabError::Unexpected(format!("the range {text}")));
-    let (pods, services_range) = (range(&ranges::PODS.cidr(Family::V4))?, range(SERVICE_RANGE)?);
+    let (pods, service_range) = (range(&ranges::PODS.cidr(Family::V4))?, range(SERVICE_RANGE)?);
     let snapshot = Snapshot {
         services: services.iter().map(ours).collect(),
         node: NodeFacts {
             pod_cidrs: [pods].into(),
-            service_cidrs: [services_range].into(),
+            service_cidrs: [service_range].into(),
             ..NodeFacts::default()
         },
         ..Snapshot::default()

@@ -1,6 +1,8 @@
-//! kube-proxy's nftables layouts as text for `nft -f`: up to 1.35, and from 1.36. They follow its source
-//! (`pkg/proxy/nftables/proxier.go`, and the rules that `proxier_test.go` expects), for services with a cluster IP, one TCP or
-//! UDP port, and backends on other nodes, and a configured range of pods: only clients outside it are masqueraded.
+//! kube-proxy's nftables layouts as text for `nft -f`: that of 1.35, which earlier versions have with small differences, and that
+//! from 1.36. They are for services with a cluster IP, one TCP or UDP port and backends on other nodes. The range of pods is
+//! configured: only clients outside it are masqueraded.
+//!
+//! Source: `pkg/proxy/nftables/proxier.go`. The rules are those that `proxier_test.go` of 1.35 expects, and those of a running 1.36.
 
 use std::{
     fmt::Write as _,
@@ -35,22 +37,23 @@ pub(super) struct Port {
     pub(super) port: u16,
 }
 
-/// The part that does not depend on services, in a table TABLE: base chains, sets, maps, and jumps. The chains that differ between
-/// the layouts replace OWN.
+/// The part that does not depend on services, in a table TABLE: base chains, sets, maps, and jumps. `OWN_CHAINS` are those
+/// that differ between the layouts.
 const BASE: &str = "\
 table TABLE {
     set cluster-ips { type ipv4_addr; }
+    set nodeport-ips { type ipv4_addr; }
     map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
     map service-nodeports { type inet_proto . inet_service : verdict; }
     map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; }
     map no-endpoint-nodeports { type inet_proto . inet_service : verdict; }
     map firewall-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
-OWN
+OWN_CHAINS
     chain reject-chain { reject; }
     chain firewall-check { ip daddr . meta l4proto . th dport vmap @firewall-ips; }
     chain service-endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
     chain nodeport-endpoints-check {
-        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @no-endpoint-nodeports
+        ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
     }
     chain cluster-ips-check {
         ip daddr @cluster-ips reject
@@ -81,7 +84,8 @@ OWN
 }
 ";
 
-/// The chains of the layout up to 1.35: each service and each endpoint marks the clients to be masqueraded.
+/// The chains of the layout up to 1.35: the chain of each service marks clients outside the range of pods, and that of each endpoint
+/// marks the endpoint itself.
 const OWN_UP_TO_135: &str = "\
     chain mark-for-masquerade { meta mark set meta mark or 0x4000; }
     chain masquerading {
@@ -91,10 +95,11 @@ const OWN_UP_TO_135: &str = "\
     }
     chain services {
         ip daddr . meta l4proto . th dport vmap @service-ips
-        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
+        ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
     }";
 
-/// Those from 1.36: one rule marks the clients outside the range of pods, and a set has the local endpoints.
+/// Those from 1.36: one rule marks clients outside the range of pods, and a set has the endpoints of this node. It is empty, since all
+/// backends are on other nodes.
 const OWN_FROM_136: &str = "\
     set hairpin-connections { type ipv4_addr . ipv4_addr . inet_proto . inet_service; }
     chain masquerading {
@@ -104,7 +109,7 @@ const OWN_FROM_136: &str = "\
     chain services {
         ip daddr @cluster-ips ip saddr != PODS meta mark set meta mark or 0x4000
         ip daddr . meta l4proto . th dport vmap @service-ips
-        fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap @service-nodeports
+        ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
     }";
 
 /// The services that are loaded together where the time of loading is not measured.
@@ -138,13 +143,14 @@ impl Layout {
         services.chunks(piece_len).enumerate().map(of_piece)
     }
 
-    /// [`BASE`] with its words replaced.
+    /// [`BASE`] with its placeholders replaced. The first one brings others with it.
     fn base(self) -> String {
         let own = match self {
             Self::UpTo135 => OWN_UP_TO_135,
             Self::From136 => OWN_FROM_136,
         };
-        let words = [("OWN", own), ("TABLE", self.table()), ("PODS", &pods()), ("SERVICES", SERVICE_RANGE)];
+        let words =
+            [("OWN_CHAINS", own), ("TABLE", self.table()), ("PODS", &pods()), ("SERVICES", SERVICE_RANGE)];
         words.into_iter().fold(BASE.to_owned(), |text, (word, value)| text.replace(word, value))
     }
 
@@ -168,13 +174,17 @@ impl Layout {
         text
     }
 
-    /// A change of the endpoints of a service: kube-proxy's partial sync, without the listing before it.
-    pub(super) fn change(self, port: Port, service: &Service) -> String {
+    /// A change of the endpoints of a service: kube-proxy's partial sync, without the listing before it. It empties the chains of
+    /// removed endpoints, and deletes them with a later change.
+    pub(super) fn change(self, port: Port, before: &Service, after: &Service) -> String {
         let mut text = String::new();
-        let (table, chain) = (self.table(), service_chain(service.number));
-        line(&mut text, format_args!("add chain {table} {chain}"));
-        line(&mut text, format_args!("flush chain {table} {chain}"));
-        self.chains(&mut text, port, service);
+        self.chains(&mut text, port, after);
+        if self == Self::UpTo135 {
+            for endpoint in before.endpoints.iter().filter(|endpoint| !after.endpoints.contains(endpoint)) {
+                let chain = endpoint_chain(before.number, *endpoint);
+                line(&mut text, format_args!("flush chain {} {chain}", self.table()));
+            }
+        }
         text
     }
 
@@ -183,7 +193,7 @@ impl Layout {
         if self == Self::UpTo135 {
             for endpoint in &service.endpoints {
                 let name = endpoint_chain(service.number, *endpoint);
-                line(text, format_args!("add chain {table} {name}"));
+                line(text, format_args!("add chain {table} {name}\nflush chain {table} {name}"));
                 let address = endpoint.ip();
                 line(
                     text,
@@ -195,7 +205,7 @@ impl Layout {
                 );
             }
         }
-        line(text, format_args!("add chain {table} {chain}"));
+        line(text, format_args!("add chain {table} {chain}\nflush chain {table} {chain}"));
         if self == Self::UpTo135 {
             let (address, pods) = (service.address, pods());
             let mark = format_args!("ip daddr {address} ip saddr != {pods} jump mark-for-masquerade");

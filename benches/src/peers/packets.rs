@@ -24,18 +24,18 @@ use crate::{
     workload::PORT,
 };
 
-/// The number of rounds of a loaded table, and of flows in each turn. Activating and deactivating a large table takes seconds, so
-/// it has longer turns.
+/// The number of rounds for a loaded table, and of flows in a turn. Large tables have longer turns, since activating and deactivating
+/// them takes seconds; the largest is loaded only once.
 const fn turns(services: usize) -> (usize, usize) {
     match services {
-        ..ALL_COMPLETE => (5, 1030),
-        ALL_COMPLETE => (5, 2030),
-        _ => (9, 2030),
+        ..ALL_COMPLETE => (6, 1030),
+        ALL_COMPLETE => (6, 2030),
+        _ => (12, 2030),
     }
 }
-/// The number of turns of a load that are repeated because something disturbed them.
+/// At most this many turns of a load are repeated because something disturbed them.
 const SPARE_TURNS: usize = 60;
-/// The first flows of a round, which are not measured: they resolve addresses and fill the caches.
+/// The first flows of a turn, which are not measured: they resolve addresses and fill the caches.
 const WARM_UP: usize = 30;
 /// How long the kernel gets for deferred work when a table is activated or deactivated, such as freeing memory.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
@@ -48,8 +48,8 @@ const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct FirstPackets {
     pub(super) straight: Latencies,
     pub(super) through: [(Table, Latencies); 3],
-    /// The quickest turn's time to open a socket; see [`Turn::is_disturbed`].
-    quickest_open: Duration,
+    /// The numbers of disturbed turns: those that were repeated, and those that count.
+    pub(super) disturbed: (usize, usize),
 }
 
 impl Default for FirstPackets {
@@ -57,26 +57,36 @@ impl Default for FirstPackets {
         Self {
             straight: Latencies::default(),
             through: Table::ALL.map(|table| (table, Latencies::default())),
-            quickest_open: Duration::MAX,
+            disturbed: (0, 0),
         }
     }
 }
 
 /// The latencies of each flow, of all loads.
-#[derive(Debug, Default)]
-pub(super) struct Latencies(Vec<Duration>);
+#[derive(Debug)]
+pub(super) struct Latencies {
+    flows: Vec<Duration>,
+    /// The lowest median time to open a socket, of all turns so far; see [`Turn::is_disturbed`].
+    quickest_open: Duration,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { flows: Vec::new(), quickest_open: Duration::MAX }
+    }
+}
 
 impl Latencies {
     pub(super) fn percentile(&self, percent: usize) -> Duration {
-        self.0.iter().copied().collect::<Samples>().percentile(percent)
+        self.flows.iter().copied().collect::<Samples>().percentile(percent)
     }
 
     /// Adds those of a load, whose turns have the flows in the same order. The median of the turns counts for each flow: one or
     /// two flows in a hundred are interrupted by chance, and one that is slow for a reason is slow in each turn.
     fn add(&mut self, turns: &[Vec<Duration>]) {
         let flows = turns.iter().map(Vec::len).min().unwrap_or_default();
-        self.0
-            .extend((0..flows).map(|flow| turns.iter().map(|turn| turn[flow]).collect::<Samples>().median()));
+        let of_turns = |flow| turns.iter().map(|turn: &Vec<Duration>| turn[flow]).collect::<Samples>();
+        self.flows.extend((0..flows).map(|flow| of_turns(flow).median()));
     }
 }
 
@@ -88,8 +98,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// True if the machine did something else too: then everything takes longer, also opening a socket, which has nothing to do
-    /// with any table. On a virtual machine everything takes a quarter longer for seconds, while its host works for others.
+    /// True if something else slowed the machine down. Then everything takes longer, also opening a socket, which does not pass the
+    /// table. On a virtual machine everything takes a quarter longer for seconds, while its host works for others.
     fn is_disturbed(&self, quickest_open: Duration) -> bool {
         self.open.as_nanos() * 100 > quickest_open.as_nanos() * 105
     }
@@ -121,29 +131,28 @@ impl<'lab> Packets<'lab> {
         Ok(Self { lab, servers, services, turns })
     }
 
-    /// Sends new flows directly to a backend, and to services all over each table, the same in each round. The tables
-    /// alternate, so that a change of the machine's speed affects all of them.
+    /// Sends new flows directly to a backend, and to services all over each table, the same in each turn. The tables take turns,
+    /// so that a change of the machine's speed affects all of them.
     pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
+        let FirstPackets { straight, through, disturbed } = first_packets;
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         let service = |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
         let mut ballast = vec![0_u8; BEYOND_CACHES];
         let mut spare = SPARE_TURNS;
-        let quickest = &mut first_packets.quickest_open;
-        let mut straight = Vec::new();
-        let mut through = Table::ALL.map(|_| Vec::new());
+        let mut straight_turns = Vec::new();
+        let mut through_turns = Table::ALL.map(|_| Vec::new());
         for round in 0..self.turns.0 {
-            straight.push(self.turn(&|_| server, &mut ballast, quickest, &mut spare)?);
-            // A different table begins each time, since the previous one leaves deferred work to the kernel.
-            for place in (round..).take(Table::ALL.len()) {
-                let number = place % Table::ALL.len();
-                let table = Table::ALL[number];
+            straight_turns.push(self.turn(&|_| server, &mut ballast, straight, &mut spare, disturbed)?);
+            for number in order(round) {
+                let (table, latencies) = &mut through[number];
                 self.lab.node.run(|| table.activate())?;
-                through[number].push(self.turn(&service, &mut ballast, quickest, &mut spare)?);
+                let turn = self.turn(&service, &mut ballast, latencies, &mut spare, disturbed)?;
+                through_turns[number].push(turn);
                 self.lab.node.run(|| table.deactivate())?;
             }
         }
-        first_packets.straight.add(&straight);
-        for ((_, latencies), turns) in first_packets.through.iter_mut().zip(&through) {
+        straight.add(&straight_turns);
+        for ((_, latencies), turns) in through.iter_mut().zip(&through_turns) {
             latencies.add(turns);
         }
         Ok(())
@@ -154,18 +163,24 @@ impl<'lab> Packets<'lab> {
         &self,
         target: &(impl Fn(usize) -> SocketAddrV4 + Send + Sync),
         ballast: &mut [u8],
-        quickest_open: &mut Duration,
+        latencies: &mut Latencies,
         spare: &mut usize,
+        (repeated, counting): &mut (usize, usize),
     ) -> Result<Vec<Duration>> {
         loop {
             thread::sleep(SETTLE_TIME);
             empty_caches(ballast);
             let turn = self.flows(target)?;
-            *quickest_open = turn.open.min(*quickest_open);
-            if !turn.is_disturbed(*quickest_open) || *spare == 0 {
+            latencies.quickest_open = turn.open.min(latencies.quickest_open);
+            if !turn.is_disturbed(latencies.quickest_open) {
+                return Ok(turn.latencies);
+            }
+            if *spare == 0 {
+                *counting += 1;
                 return Ok(turn.latencies);
             }
             *spare -= 1;
+            *repeated += 1;
         }
     }
 
@@ -201,6 +216,11 @@ impl<'lab> Packets<'lab> {
     }
 }
 
+/// The order of the tables in a round. Six rounds have all orders, since a table leaves deferred work to the one after it.
+fn order(round: usize) -> [usize; 3] {
+    [0, 1, 2].map(|place| (round + place * (1 + round % 2)) % Table::ALL.len())
+}
+
 /// To activate a table the kernel goes through the chains of all tables, which would fill the caches with those of the peers,
 /// who have many, and evict those of the other layout. First packets of a real node find neither.
 fn empty_caches(ballast: &mut [u8]) {
@@ -213,6 +233,8 @@ fn empty_caches(ballast: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -221,6 +243,13 @@ mod tests {
         let mut latencies = Latencies::default();
         latencies.add(&[turn([10, 900, 50]), turn([11, 12, 52]), turn([900, 10, 51])]);
         assert_eq!([1, 50, 99].map(|percent| latencies.percentile(percent).as_micros()), [11, 12, 51]);
+    }
+
+    #[test]
+    fn six_rounds_have_all_orders_of_the_tables() {
+        let orders: BTreeSet<_> = (0..6).map(order).collect();
+        assert_eq!(orders.len(), 6);
+        assert!(orders.iter().all(|order| BTreeSet::from(*order) == BTreeSet::from([0, 1, 2])));
     }
 
     #[test]
