@@ -4,9 +4,9 @@
 //! flipped bits in values, so a checksum over all entries is stored beside them: content with a wrong checksum is quarantined
 //! and never used. Content that is not written yet is in a [`log`].
 
+mod checksum;
 mod database;
 pub mod log;
-mod sum;
 
 use std::{
     collections::BTreeSet,
@@ -20,13 +20,13 @@ use redb::{
 };
 
 use crate::{Change, Entry};
+use checksum::EntriesChecksum;
 pub use database::MirrorError;
 use database::{
-    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW, STATE, guarded, is_of, number, open_and_check, read,
-    state,
+    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW_KEY, STATE, guarded, is_of, last_record,
+    open_and_check, read, state,
 };
 use log::unsaved::{Piece, Unsaved};
-use sum::EntriesChecksum;
 
 /// The file within the state folder.
 const FILE: &str = "mirror.redb";
@@ -73,7 +73,7 @@ impl MirrorSummary {
 pub struct Mirror {
     database: Database,
     /// The next write saves the content of the log up to the record with this number.
-    number: u64,
+    last_record: u64,
 }
 
 impl Mirror {
@@ -120,17 +120,18 @@ impl Mirror {
 
     /// A mirror to which the newer content of the log was added.
     fn replayed(database: Database, folder: &Path, source: &str, before: u64) -> Result<Self, MirrorError> {
-        let (is_filled, number) = guarded("read", || Ok((state(&database)?.is_some(), number(&database)?)))?;
-        let mut mirror = Self { database, number: number.unwrap_or_default() };
+        let (is_filled, number) =
+            guarded("read", || Ok((state(&database)?.is_some(), last_record(&database)?)))?;
+        let mut mirror = Self { database, last_record: number.unwrap_or_default() };
         if let Some(number) = number {
             for unsaved in log::unsaved::read(folder, source, is_filled.then_some(number), before) {
                 match unsaved {
                     Unsaved::Changes { number, revision, changes } => {
-                        mirror.number = number;
+                        mirror.last_record = number;
                         mirror.apply(revision, &changes)?;
                     }
                     Unsaved::List { number, revision, keep, list } => {
-                        mirror.number = number;
+                        mirror.last_record = number;
                         mirror.replace(revision, list.into_entries(), &keep)?;
                     }
                 }
@@ -150,7 +151,7 @@ impl Mirror {
             let Some((_, _, count, _)) = state(&database)? else { return Ok(Default::default()) };
             let has_key = database.begin_read()?.open_table(ENTRIES)?.get(key)?.is_some();
             let entries = count.try_into().unwrap_or(usize::MAX);
-            Ok((MirrorSummary { entries, has_key }, number(&database)?.unwrap_or(u64::MAX)))
+            Ok((MirrorSummary { entries, has_key }, last_record(&database)?.unwrap_or(u64::MAX)))
         };
         let saved = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Default::default()),
@@ -197,7 +198,7 @@ impl Mirror {
                 let (key, value) = row?;
                 show(key.value(), value.value().1);
             }
-            let saved = number(&database)?.unwrap_or(u64::MAX);
+            let saved = last_record(&database)?.unwrap_or(u64::MAX);
             log::unsaved::for_each_piece(folder, source, saved, |piece| {
                 if let Piece::Listed(entry) | Piece::Changed(entry) = piece {
                     show(&entry.key, entry.mod_revision);
@@ -214,12 +215,12 @@ impl Mirror {
         let prepare = || {
             let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
             let Some((_, revision, count, total)) = state(&database)? else { return Ok(None) };
-            if let Some(number) = number(&database)? {
+            if let Some(number) = last_record(&database)? {
                 return Ok(Some(number));
             }
             log::remove_until(folder, u64::MAX);
             let transaction = database.begin_write()?;
-            transaction.open_table(LOG)?.insert(ROW, (0, revision, count, total))?;
+            transaction.open_table(LOG)?.insert(ROW_KEY, (0, revision, count, total))?;
             transaction.commit()?;
             Ok(Some(0))
         };
@@ -227,8 +228,8 @@ impl Mirror {
     }
 
     /// Sets the number of the last log record that the next write contains.
-    pub const fn set_number(&mut self, number: u64) {
-        self.number = number;
+    pub const fn set_last_record(&mut self, number: u64) {
+        self.last_record = number;
     }
 
     /// The saved content of a folder that cannot be written to, as on a full or read-only disk. The file is not changed. None
@@ -276,7 +277,7 @@ impl Mirror {
         entries: impl IntoIterator<Item = io::Result<Entry>>,
         keep: &BTreeSet<String>,
     ) -> Result<(), MirrorError> {
-        self.write(revision, |transaction, sum| {
+        self.write(revision, |transaction, checksum| {
             let mut table = transaction.open_table(ENTRIES)?;
             // The previous content is read in step with the new one: both are sorted.
             let before = self.database.begin_read()?;
@@ -293,7 +294,7 @@ impl Mirror {
                     && entry.as_ref().is_none_or(|entry| key.value() < entry.key.as_str())
                 {
                     if !keep.contains(key.value()) && table.remove(key.value())?.is_some() {
-                        sum.remove(key.value(), value.value());
+                        checksum.remove(key.value(), value.value());
                     }
                     row = rows.next().transpose()?;
                 }
@@ -301,7 +302,7 @@ impl Mirror {
                 if row.as_ref().is_some_and(|(key, _)| key.value() == entry.key) {
                     row = rows.next().transpose()?;
                 }
-                put(&mut table, sum, &entry)?;
+                put(&mut table, checksum, &entry)?;
             }
         })
     }
@@ -311,14 +312,14 @@ impl Mirror {
     /// # Errors
     /// When nothing was saved.
     pub fn apply(&mut self, revision: i64, changes: &[Change]) -> Result<(), MirrorError> {
-        self.write(revision, |transaction, sum| {
+        self.write(revision, |transaction, checksum| {
             let mut table = transaction.open_table(ENTRIES)?;
             for change in changes {
                 match change {
-                    Change::Put(entry) => put(&mut table, sum, entry)?,
+                    Change::Put(entry) => put(&mut table, checksum, entry)?,
                     Change::Delete { key } => {
                         if let Some(old) = table.remove(key.as_str())? {
-                            sum.remove(key, old.value());
+                            checksum.remove(key, old.value());
                         }
                     }
                 }
@@ -336,14 +337,14 @@ impl Mirror {
             let transaction = self.database.begin_write()?;
             {
                 let mut state = transaction.open_table(STATE)?;
-                let before = state.get(ROW)?.map(|row| row.value());
-                let mut sum = before.map_or_else(EntriesChecksum::default, |(_, _, count, total)| {
+                let before = state.get(ROW_KEY)?.map(|row| row.value());
+                let mut checksum = before.map_or_else(EntriesChecksum::default, |(_, _, count, total)| {
                     EntriesChecksum { count, total }
                 });
-                work(&transaction, &mut sum)?;
-                state.insert(ROW, (FORMAT, revision, sum.count, sum.total))?;
+                work(&transaction, &mut checksum)?;
+                state.insert(ROW_KEY, (FORMAT, revision, checksum.count, checksum.total))?;
                 let mut log = transaction.open_table(LOG)?;
-                log.insert(ROW, (self.number, revision, sum.count, sum.total))?;
+                log.insert(ROW_KEY, (self.last_record, revision, checksum.count, checksum.total))?;
             }
             transaction.commit()?;
             Ok(())
@@ -358,14 +359,18 @@ fn is_regular(path: &Path) -> bool {
 
 type EntriesTable<'a> = redb::Table<'a, &'static str, (i64, i64, &'static [u8])>;
 
-fn put(table: &mut EntriesTable<'_>, sum: &mut EntriesChecksum, entry: &Entry) -> Result<(), redb::Error> {
+fn put(
+    table: &mut EntriesTable<'_>,
+    checksum: &mut EntriesChecksum,
+    entry: &Entry,
+) -> Result<(), redb::Error> {
     let new = (entry.create_revision, entry.mod_revision, entry.value.as_ref());
     let is_there = table.get(entry.key.as_str())?.is_some_and(|old| old.value() == new);
     if !is_there {
         if let Some(old) = table.insert(entry.key.as_str(), new)? {
-            sum.remove(&entry.key, old.value());
+            checksum.remove(&entry.key, old.value());
         }
-        sum.add(&entry.key, new);
+        checksum.add(&entry.key, new);
     }
     Ok(())
 }

@@ -51,14 +51,14 @@ impl Pending {
     pub(super) fn write(self, mirror: &mut Mirror) -> Result<(), MirrorError> {
         let revision = self.revision();
         if let Some(list) = self.replacement {
-            mirror.set_number(list.number);
+            mirror.set_last_record(list.number);
             mirror.replace(list.revision, list.entries.into_entries(), &list.keep)?;
         }
         let changes: Vec<Change> = self.changes.into_values().collect();
         if changes.is_empty() {
             return Ok(());
         }
-        mirror.set_number(self.number);
+        mirror.set_last_record(self.number);
         mirror.apply(revision, &changes)
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use thiserror::Error;
 
-use super::sum::EntriesChecksum;
+use super::checksum::EntriesChecksum;
 use crate::{Entry, url::names_the_same_store};
 
 /// The layout of the tables below. A file with another layout is quarantined.
@@ -27,7 +27,7 @@ pub(super) const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableD
 pub(super) const LOG: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("log");
 /// One row: the store that is mirrored.
 const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");
-pub(super) const ROW: &str = "mirror";
+pub(super) const ROW_KEY: &str = "mirror";
 
 /// Why a call of the mirror failed. The store is not affected.
 #[derive(Debug, Error)]
@@ -107,7 +107,7 @@ fn check(database: &Database, source: &str) -> Result<(), LoadError> {
         if format != FORMAT {
             return Err(LoadError::Content(format!("its format is {format}, and this is {FORMAT}")));
         }
-        let (expected, found) = (EntriesChecksum { count, total }, sum_of(database).map_err(content)?);
+        let (expected, found) = (EntriesChecksum { count, total }, checksum_of(database).map_err(content)?);
         if expected != found {
             return Err(LoadError::Content(format!("its content does not add up: {found}, not {expected}")));
         }
@@ -121,10 +121,10 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     let transaction = database.begin_write()?;
     let is_of_source = {
         let mut table = transaction.open_table(SOURCE)?;
-        let found = table.get(ROW)?.map(|row| row.value().to_owned());
+        let found = table.get(ROW_KEY)?.map(|row| row.value().to_owned());
         let is_of_source = found.as_deref().is_none_or(|found| names_the_same_store(found, source));
         if is_of_source && found.as_deref() != Some(source) {
-            table.insert(ROW, source)?;
+            table.insert(ROW_KEY, source)?;
         }
         is_of_source
     };
@@ -136,7 +136,7 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
 pub(super) fn is_of(database: &Database, source: &str) -> Result<bool, redb::Error> {
     match database.begin_read()?.open_table(SOURCE) {
         Err(TableError::TableDoesNotExist(_)) => Ok(false),
-        other => Ok(other?.get(ROW)?.is_some_and(|row| names_the_same_store(row.value(), source))),
+        other => Ok(other?.get(ROW_KEY)?.is_some_and(|row| names_the_same_store(row.value(), source))),
     }
 }
 
@@ -144,16 +144,16 @@ pub(super) fn is_of(database: &Database, source: &str) -> Result<bool, redb::Err
 pub(super) fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>, redb::Error> {
     match database.begin_read()?.open_table(STATE) {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        other => Ok(other?.get(ROW)?.map(|row| row.value())),
+        other => Ok(other?.get(ROW_KEY)?.map(|row| row.value())),
     }
 }
 
 /// The number of the last log record that is contained; none if a version without a log has written since.
-pub(super) fn number(database: &Database) -> Result<Option<u64>, redb::Error> {
+pub(super) fn last_record(database: &Database) -> Result<Option<u64>, redb::Error> {
     let Some((_, revision, count, total)) = state(database)? else { return Ok(Some(0)) };
     let row = match database.begin_read()?.open_table(LOG) {
         Err(TableError::TableDoesNotExist(_)) => None,
-        other => other?.get(ROW)?.map(|row| row.value()),
+        other => other?.get(ROW_KEY)?.map(|row| row.value()),
     };
     let row = row.filter(|row| (row.1, row.2, row.3) == (revision, count, total));
     Ok(row.map(|(number, ..)| number))
@@ -173,13 +173,13 @@ pub(super) fn read(database: &Database) -> Result<Option<(i64, Vec<Entry>)>, red
     Ok(Some((revision, entries)))
 }
 
-fn sum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
-    let mut sum = EntriesChecksum::default();
+fn checksum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
+    let mut checksum = EntriesChecksum::default();
     for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
         let (key, value) = row?;
-        sum.add(key.value(), value.value());
+        checksum.add(key.value(), value.value());
     }
-    Ok(sum)
+    Ok(checksum)
 }
 
 /// Runs work on the database, which may panic on a damaged file.

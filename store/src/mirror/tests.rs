@@ -166,8 +166,8 @@ fn mirror_of_an_older_format_is_quarantined() {
     let database = Database::open(folder.path().join(FILE)).unwrap();
     let write = database.begin_write().unwrap();
     let mut state = write.open_table(STATE).unwrap();
-    let (_, revision, count, total) = state.get(ROW).unwrap().unwrap().value();
-    state.insert(ROW, (FORMAT - 1, revision, count, total)).unwrap();
+    let (_, revision, count, total) = state.get(ROW_KEY).unwrap().unwrap().value();
+    state.insert(ROW_KEY, (FORMAT - 1, revision, count, total)).unwrap();
     drop(state);
     write.commit().unwrap();
     drop(database);

@@ -331,7 +331,7 @@ impl Run {
             }
             Step::Save => {
                 let Some((number, ..)) = self.unsaved.last() else { return };
-                self.mirror.set_number(*number);
+                self.mirror.set_last_record(*number);
                 let entries = self.state.1.values().cloned().map(Ok);
                 self.mirror.replace(self.state.0, entries, &BTreeSet::new()).unwrap();
                 self.log.set_saved(*number);
