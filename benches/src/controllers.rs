@@ -21,7 +21,7 @@ use crate::{
 /// The section of these figures in the table.
 pub const SECTION: &str = "controllers";
 /// The time limit for the initial state.
-const LIMIT: Duration = Duration::from_secs(180);
+const TIME_TO_START: Duration = Duration::from_secs(180);
 /// The address of the controller's debug HTTP.
 const LISTEN: &str = "127.0.0.1:9998";
 
@@ -80,7 +80,7 @@ fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
     let controller = Process::start(&lab.node, "controller", &mut command)?;
     // Fails early if etcd cannot be queried.
     count_slices(etcd)?;
-    wait_until("every service has its slice", LIMIT, || {
+    wait_until("every service has its slice", TIME_TO_START, || {
         count_slices(etcd).is_ok_and(|count| count == cluster::SERVICES)
     })?;
     Ok(controller)

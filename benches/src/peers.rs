@@ -113,12 +113,8 @@ struct Costs {
 /// How often tables of this size are loaded for first packets. The placement of its elements in memory makes a table a few percent
 /// quicker or slower until it is reloaded.
 const fn loads(services: usize) -> usize {
-    match services {
-        ..ALL_COMPLETE => 7,
-        // Each takes the peers half a minute and more.
-        ALL_COMPLETE => 2,
-        _ => 1,
-    }
+    // Large ones take the peers a minute and more.
+    if services < ALL_COMPLETE { 7 } else { 1 }
 }
 
 /// The number of measured changes at this size.

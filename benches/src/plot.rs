@@ -7,7 +7,7 @@ use plotters::prelude::*;
 
 use crate::figures::{Figure, Quantity};
 
-const SIZE: (u32, u32) = (860, 460);
+const PLOT_SIZE: (u32, u32) = (860, 460);
 const FONT: &str = "sans-serif";
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
@@ -125,7 +125,7 @@ fn draw(
             .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
         (low / 1.3..high * 1.3).log_scale()
     };
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    let area = SVGBackend::new(path, PLOT_SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .caption(title, (FONT, 18))
@@ -168,7 +168,7 @@ fn draw_panels(
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let rows = u32::try_from(panels.len().max(1))?;
-    let area = SVGBackend::new(path, (SIZE.0, 240 * rows)).into_drawing_area();
+    let area = SVGBackend::new(path, (PLOT_SIZE.0, 240 * rows)).into_drawing_area();
     area.fill(&WHITE)?;
     for (part, (title, lines)) in area.split_evenly((panels.len().max(1), 1)).iter().zip(panels) {
         let points = || lines.iter().flat_map(|(_, points)| points);

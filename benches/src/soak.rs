@@ -40,7 +40,7 @@ const FIRST_MARKER: u32 = 1 << 21;
 /// Numbers are reused after this many, when their earlier changes are complete.
 const NUMBERS: u32 = 1 << 20;
 /// The interval of samples.
-const PERIOD: Duration = Duration::from_secs(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// The limit of pending requests to etcd: an etcd that hangs must not fill the memory of this process.
 const MAX_PENDING_REQUESTS: usize = 256;
 /// How long the listener waits before it checks whether the run is over.
@@ -166,7 +166,7 @@ fn sample(
     let mut samples: Vec<Sample> = Vec::new();
     let mut busy = process::processor_time(agent.id())?;
     while !is_over() {
-        thread::sleep(PERIOD);
+        thread::sleep(SAMPLE_INTERVAL);
         let now = process::processor_time(agent.id())?;
         let (latencies, waiting) = moments.lock().take();
         let sample = Sample {
@@ -174,7 +174,7 @@ fn sample(
             resident_mebibytes: process::memory(agent.id())?.resident.number(),
             descriptors: process::descriptors(agent.id())?,
             threads: process::threads(agent.id())?,
-            cores: now.saturating_sub(busy).as_secs_f64() / PERIOD.as_secs_f64(),
+            cores: now.saturating_sub(busy).as_secs_f64() / SAMPLE_INTERVAL.as_secs_f64(),
             load: process::load()?,
             changes: latencies.len(),
             waiting,

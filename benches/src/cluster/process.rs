@@ -7,7 +7,7 @@ use contiv_tests::lab::{LabError, Result};
 use crate::figures::Quantity;
 
 /// Linux counts the time of processes in hundredths of a second, on every architecture.
-const TICK: Duration = Duration::from_millis(10);
+const CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// Resident memory of a process.
 pub(crate) struct Memory {
@@ -35,7 +35,7 @@ pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let ticks: Option<Vec<u32>> = fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
     let ticks =
         ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
-    Ok(TICK * ticks.iter().sum())
+    Ok(CLOCK_TICK * ticks.iter().sum())
 }
 
 /// Open file descriptors.

@@ -24,14 +24,10 @@ use crate::{
     workload::PORT,
 };
 
-/// The number of rounds for a loaded table, and of flows in a turn. Large tables have longer turns, since activating and deactivating
-/// them takes seconds; the largest is loaded only once.
+/// The number of rounds for a loaded table, and of flows in a turn. Large tables are loaded only once, and have longer turns, since
+/// activating and deactivating them takes seconds.
 const fn turns(services: usize) -> (usize, usize) {
-    match services {
-        ..ALL_COMPLETE => (6, 1030),
-        ALL_COMPLETE => (6, 2030),
-        _ => (12, 2030),
-    }
+    if services < ALL_COMPLETE { (6, 1030) } else { (12, 2030) }
 }
 /// At most this many turns of a load are repeated because something disturbed them.
 const SPARE_TURNS: usize = 60;
