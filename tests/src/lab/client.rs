@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     io::{self, BufRead, BufReader, ErrorKind, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
+    ops::Range,
+    sync::atomic::{AtomicU16, Ordering},
     time::{Duration, Instant},
 };
 
@@ -73,6 +75,23 @@ pub enum Session {
     Sctp(Association),
 }
 
+/// The ports of UDP clients: below those of node ports, and of sockets that leave the choice to the kernel.
+const CLIENT_PORTS: Range<u16> = 10_000..30_000;
+
+/// A UDP socket at a port that no client of this process had before. A packet from the port of an earlier flow belongs to that flow
+/// for conntrack, so it is answered although the rules of now would drop it.
+fn bind_unused(address: IpAddr) -> io::Result<UdpSocket> {
+    static USED: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let used = USED.fetch_add(1, Ordering::Relaxed);
+        let port = CLIENT_PORTS.start + used % (CLIENT_PORTS.end - CLIENT_PORTS.start);
+        match UdpSocket::bind((address, port)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+}
+
 impl Session {
     /// The client's own address, before any translation.
     pub fn local_address(&self) -> Result<SocketAddr> {
@@ -103,7 +122,7 @@ impl Session {
                     IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                     IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
                 };
-                let socket = UdpSocket::bind((any, 0))?;
+                let socket = bind_unused(any)?;
                 socket.connect(server)?;
                 socket.set_read_timeout(Some(limit))?;
                 Ok(Self::Udp(socket))
