@@ -95,11 +95,21 @@ fn reached(listing: &str) -> BTreeMap<u8, u32> {
     elements.split(',').filter_map(element).collect()
 }
 
-/// With the kernel's own random numbers: each datagram is a new connection. The bounds are six standard deviations.
+/// A bound that a chi-square statistic with so many degrees of freedom exceeds by chance less than once in 10^9 times: six standard
+/// deviations, by the approximation of Wilson and Hilferty.
+fn chi_square_bound(degrees: f64) -> f64 {
+    let variance = 2.0 / (9.0 * degrees);
+    degrees * (1.0 - variance + 6.0 * variance.sqrt()).powi(3)
+}
+
+/// A million connections with the kernel's own random numbers, while the service scales from 1 to 64 backends and back: each
+/// datagram is a new connection. By the chi-square test their numbers are those of the weights, for every number of backends and
+/// for all together.
 #[test]
-fn many_backends_get_connections_by_weight_while_service_scales() -> Result<()> {
-    const DATAGRAMS: u16 = 6400;
-    isolated("weights::many_backends_get_connections_by_weight_while_service_scales", |lab| {
+fn million_connections_are_spread_by_weight_while_service_scales() -> Result<()> {
+    const DATAGRAMS: u16 = 7875;
+    const FIRST_PORT: u16 = 1024;
+    isolated("weights::million_connections_are_spread_by_weight_while_service_scales", |lab| {
         for command in [
             "ip link add many type veth peer name nobody",
             "ip link set many arp off up",
@@ -113,14 +123,16 @@ fn many_backends_get_connections_by_weight_while_service_scales() -> Result<()> 
         let failed = |error: &dyn ToString| LabError::Unexpected(error.to_string());
         let (mut renderer, mut state) = (Nftables::new(), many(1));
         lab.node.run(|| renderer.resync(&state).map_err(|error| failed(&error)))?;
-        let mut ports = 1024_u16..;
-        for backends in [1, 2, 7, 64, 33, 3] {
+        let (mut connections, mut all) = (0, (0.0, 0.0));
+        for backends in (1..=64).chain((1..64).rev()) {
             let next = many(backends);
             let changes = ChangeSet::between(&state, &next);
             state = next;
+            // The ports are used again, and a port with a known connection would be no new one.
+            lab.node.exec(&["conntrack", "--flush"])?;
             lab.node.run(|| {
                 renderer.update(&changes).map_err(|error| failed(&error))?;
-                for port in ports.by_ref().take(DATAGRAMS.into()) {
+                for port in FIRST_PORT..FIRST_PORT + DATAGRAMS {
                     let sent =
                         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).and_then(|it| it.send_to(b"x", MANY));
                     sent.map_err(|error| failed(&error))?;
@@ -130,15 +142,24 @@ fn many_backends_get_connections_by_weight_while_service_scales() -> Result<()> 
             let counts = reached(&lab.node.exec(&["nft", "list", "set", "inet", "counting", "reached"])?);
             lab.node.exec(&["nft", "flush", "set", "inet", "counting", "reached"])?;
             assert_eq!(counts.values().sum::<u32>(), u32::from(DATAGRAMS), "{backends} backends: {counts:?}");
+            connections += u32::from(DATAGRAMS);
             let weights = || (1..=backends).map(|number| (number, f64::from(weight(number))));
             let total: f64 = weights().map(|(_, weight)| weight).sum();
-            for (number, weight) in weights() {
+            let squares = weights().map(|(number, weight)| {
                 let expected = f64::from(DATAGRAMS) * weight / total;
-                let deviation = (expected * (1.0 - weight / total)).sqrt();
                 let found = f64::from(counts.get(&number).copied().unwrap_or_default());
-                assert!((found - expected).abs() <= 6.0 * deviation, "{number} of {backends}: {counts:?}");
+                (found - expected).powi(2) / expected
+            });
+            let (statistic, degrees) = (squares.sum::<f64>(), f64::from(backends - 1));
+            if degrees > 0.0 {
+                let bound = chi_square_bound(degrees);
+                assert!(statistic <= bound, "{backends} backends: {statistic} > {bound}: {counts:?}");
             }
+            all = (all.0 + statistic, all.1 + degrees);
         }
+        let (statistic, degrees) = all;
+        assert!(statistic <= chi_square_bound(degrees), "{statistic} with {degrees} degrees of freedom");
+        assert!(connections >= 1_000_000, "{connections}");
         Ok(())
     })
 }
