@@ -26,7 +26,7 @@ use crate::{
     workload::{PORT, cluster_ip},
 };
 use kube_proxy::{Layout, Port, Service};
-use packets::{FirstPackets, Packets};
+use packets::{DisturbedTurns, FirstPackets, Packets};
 use size::{ALL_COMPLETE, BACKENDS, FIRST_PORT, SERVICE_RANGE};
 use table::Table;
 
@@ -71,7 +71,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
         }
     }
 
-    let (repeated, counting) = first_packets.disturbed;
+    let DisturbedTurns { repeated, counting, .. } = first_packets.disturbed;
     progress(&format!("peers, disturbed turns: {repeated} repeated, {counting} that count"));
     let straight = first_packets.straight;
     figures.push(figure("first packet without services, p50".to_owned(), straight.percentile(50)));

@@ -44,8 +44,17 @@ const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct FirstPackets {
     pub(super) straight: Latencies,
     pub(super) through: [(Table, Latencies); 3],
-    /// The numbers of disturbed turns: those that were repeated, and those that count.
-    pub(super) disturbed: (usize, usize),
+    pub(super) disturbed: DisturbedTurns,
+}
+
+/// The numbers of turns that something disturbed.
+#[derive(Debug, Default)]
+pub(super) struct DisturbedTurns {
+    pub(super) repeated: usize,
+    /// Those that count although they were disturbed.
+    pub(super) counting: usize,
+    /// Those that may still be repeated in this load.
+    spare: usize,
 }
 
 impl Default for FirstPackets {
@@ -53,7 +62,7 @@ impl Default for FirstPackets {
         Self {
             straight: Latencies::default(),
             through: Table::ALL.map(|table| (table, Latencies::default())),
-            disturbed: (0, 0),
+            disturbed: DisturbedTurns::default(),
         }
     }
 }
@@ -134,15 +143,15 @@ impl<'lab> Packets<'lab> {
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
         let service = |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
         let mut ballast = vec![0_u8; BEYOND_CACHES];
-        let mut spare = SPARE_TURNS;
+        disturbed.spare = SPARE_TURNS;
         let mut straight_turns = Vec::new();
         let mut through_turns = Table::ALL.map(|_| Vec::new());
         for round in 0..self.turns.0 {
-            straight_turns.push(self.turn(&|_| server, &mut ballast, straight, &mut spare, disturbed)?);
+            straight_turns.push(self.turn(&|_| server, &mut ballast, straight, disturbed)?);
             for number in order(round) {
                 let (table, latencies) = &mut through[number];
                 self.lab.node.run(|| table.activate())?;
-                let turn = self.turn(&service, &mut ballast, latencies, &mut spare, disturbed)?;
+                let turn = self.turn(&service, &mut ballast, latencies, disturbed)?;
                 through_turns[number].push(turn);
                 self.lab.node.run(|| table.deactivate())?;
             }
@@ -160,8 +169,7 @@ impl<'lab> Packets<'lab> {
         target: &(impl Fn(usize) -> SocketAddrV4 + Send + Sync),
         ballast: &mut [u8],
         latencies: &mut Latencies,
-        spare: &mut usize,
-        (repeated, counting): &mut (usize, usize),
+        disturbed: &mut DisturbedTurns,
     ) -> Result<Vec<Duration>> {
         loop {
             thread::sleep(SETTLE_TIME);
@@ -171,12 +179,12 @@ impl<'lab> Packets<'lab> {
             if !turn.is_disturbed(latencies.quickest_open) {
                 return Ok(turn.latencies);
             }
-            if *spare == 0 {
-                *counting += 1;
+            if disturbed.spare == 0 {
+                disturbed.counting += 1;
                 return Ok(turn.latencies);
             }
-            *spare -= 1;
-            *repeated += 1;
+            disturbed.spare -= 1;
+            disturbed.repeated += 1;
         }
     }
 

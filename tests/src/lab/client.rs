@@ -78,8 +78,8 @@ pub enum Session {
 /// The ports of UDP clients: below those of node ports, and of sockets that leave the choice to the kernel.
 const CLIENT_PORTS: Range<u16> = 10_000..30_000;
 
-/// A UDP socket at a port that no client of this process had before. A packet from the port of an earlier flow belongs to that flow
-/// for conntrack, so it is answered although the rules of now would drop it.
+/// A UDP socket at a port that no client of this process had before, until all ports were used. For conntrack a packet from the
+/// port of an earlier flow belongs to that flow, so it is answered although the present rules would drop it.
 fn bind_unused(address: IpAddr) -> io::Result<UdpSocket> {
     static USED: AtomicU16 = AtomicU16::new(0);
     loop {
