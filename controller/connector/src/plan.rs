@@ -5,7 +5,8 @@
 //! - No stored object is deleted or changed while its registry has not answered, or while the instances of its source service are
 //!   unknown. Services of a registry that is no longer configured are deleted once every configured registry has answered.
 //! - The stored services of a source service without instances stay, with their addresses and ports but without endpoints:
-//!   connections of clients are rejected at once instead of reaching another service.
+//!   connections of clients are rejected at once instead of reaching another service. If the namespace changes, they move with
+//!   their ports, as those with instances do.
 //! - Endpoints that were deleted while their source service is unknown are restored from the annotations of their service.
 //! - A service keeps its allocated cluster addresses, also if another program changes them. Of two services with the same
 //!   address the older one keeps it. An address that a foreign service has too is kept, since clients use it, and is a
@@ -20,6 +21,7 @@ mod registry_state;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use contiv_proto::{
@@ -86,6 +88,7 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
     taken.extend(stored.services.values().flat_map(|service| stored::addresses(service)));
     let mut planner = Planner {
         stored,
+        namespace: &target.namespace,
         pool: AddressPool::new(&target.cluster_ip_ranges, taken),
         deletes: Vec::new(),
         updates: Vec::new(),
@@ -112,6 +115,7 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
 
 struct Planner<'a> {
     stored: &'a Stored<'a>,
+    namespace: &'a str,
     pool: AddressPool<'a>,
     deletes: Vec<Change>,
     updates: Vec<Change>,
@@ -146,20 +150,66 @@ impl Planner<'_> {
                 }
             }
         } else if desired.is_empty(registry, source) {
-            let endpoints = build::endpoints(id, registry, &MicroService::default());
-            let addresses = self.kept_addresses(id, stored);
-            for reason in self.foreign_address_conflicts(&addresses) {
+            let result = if *id.0 == *self.namespace {
+                self.empty(id, stored, registry, desired)
+            } else {
+                self.move_empty(id, stored, registry, desired)
+            };
+            if let Err(reason) = result {
                 desired.add_problem(registry, &id.1, reason);
-            }
-            let service = build::without_endpoints(stored, &addresses);
-            if let Err(reason) = self.write(id, service, Some(endpoints), registry) {
-                desired.add_problem(registry, &id.1, reason);
+                self.count_stored(registry, id);
             }
         } else if !desired.is_orphan_to_keep(registry) {
-            self.delete::<Service>(id);
-            if self.stored.endpoints.contains_key(id) {
-                self.delete::<Endpoints>(id);
-            }
+            self.delete_both(id);
+        }
+    }
+
+    /// Removes the endpoints of a stored service whose source service has no instances.
+    fn empty(
+        &mut self,
+        id: &Id,
+        stored: &Service,
+        registry: &str,
+        desired: &mut DesiredServices<'_>,
+    ) -> Result<(), String> {
+        let endpoints = build::endpoints(id, registry, &MicroService::default());
+        let addresses = self.kept_addresses(id, stored);
+        for reason in self.foreign_address_conflicts(&addresses) {
+            desired.add_problem(registry, &id.1, reason);
+        }
+        self.write(id, build::without_endpoints(id, stored, &addresses), Some(endpoints), registry)
+    }
+
+    /// Moves a stored service whose source service has no instances to the current namespace, where it gets other addresses, as one
+    /// with instances does. If its name is in use there by another service of this connector, it is only deleted.
+    fn move_empty(
+        &mut self,
+        id: &Id,
+        stored: &Service,
+        registry: &str,
+        desired: &DesiredServices<'_>,
+    ) -> Result<(), String> {
+        let new: Id = (self.namespace.into(), Arc::clone(&id.1));
+        let is_in_use = self.stored.services.contains_key(&new)
+            || self.created.contains(&new)
+            || desired.services.contains_key(&new);
+        if !is_in_use {
+            self.check_name(&new)?;
+            let addresses = self.replacing_addresses(&new, stored)?;
+            let endpoints = build::endpoints(&new, registry, &MicroService::default());
+            let service = build::without_endpoints(&new, stored, &addresses);
+            self.write(&new, service, Some(endpoints), registry)?;
+            self.created.insert(new);
+        }
+        self.delete_both(id);
+        Ok(())
+    }
+
+    /// Deletes a stored service and its endpoints.
+    fn delete_both(&mut self, id: &Id) {
+        self.delete::<Service>(id);
+        if self.stored.endpoints.contains_key(id) {
+            self.delete::<Endpoints>(id);
         }
     }
 
@@ -197,12 +247,7 @@ impl Planner<'_> {
         registry: &str,
         micro_service: &MicroService,
     ) -> Result<(), String> {
-        if self.stored.foreign_services.contains(id) {
-            return Err(foreign_name_conflict("service"));
-        }
-        if self.stored.foreign_endpoints.contains(id) {
-            return Err(foreign_name_conflict("set of endpoints"));
-        }
+        self.check_name(id)?;
         if micro_service.external_name.is_some() {
             self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
         } else {
@@ -211,6 +256,18 @@ impl Planner<'_> {
             self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
         }
         self.created.insert(id.clone());
+        Ok(())
+    }
+
+    /// # Errors
+    /// When a foreign object has the name of a service that is to be created.
+    fn check_name(&self, id: &Id) -> Result<(), String> {
+        if self.stored.foreign_services.contains(id) {
+            return Err(foreign_name_conflict("service"));
+        }
+        if self.stored.foreign_endpoints.contains(id) {
+            return Err(foreign_name_conflict("set of endpoints"));
+        }
         Ok(())
     }
 
@@ -306,8 +363,7 @@ impl Planner<'_> {
             } else if let Some(one) = endpoints.iter().find(of_family)
                 && self.pool.has_family_of(*one)
             {
-                let free = self.pool.take(&format!("{}/{}", id.0, id.1), is_ipv4);
-                addresses.push(free.ok_or("no address is free in cluster-ip-ranges; name a larger range")?);
+                addresses.push(self.take_address(id, is_ipv4)?);
             }
         }
         if addresses.is_empty() && !self.pool.is_empty() {
@@ -336,6 +392,25 @@ impl Planner<'_> {
                 self.pool.take(&format!("{}/{}", id.0, id.1), address.is_ipv4())
             })
             .collect()
+    }
+
+    /// The cluster addresses of a stored service in another namespace: one for each family that it has and that has a range.
+    fn replacing_addresses(&mut self, new: &Id, stored: &Service) -> Result<Vec<IpAddr>, String> {
+        let old = stored::cluster_addresses(stored);
+        let mut addresses = Vec::new();
+        for is_ipv4 in [true, false] {
+            let of_family = old.iter().find(|old| old.is_ipv4() == is_ipv4);
+            if of_family.is_some_and(|old| self.pool.has_family_of(*old)) {
+                addresses.push(self.take_address(new, is_ipv4)?);
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// A free cluster address.
+    fn take_address(&mut self, id: &Id, is_ipv4: bool) -> Result<IpAddr, String> {
+        let free = self.pool.take(&format!("{}/{}", id.0, id.1), is_ipv4);
+        free.ok_or_else(|| "no address is free in cluster-ip-ranges; name a larger range".to_owned())
     }
 
     /// A problem for each of these addresses that a foreign service has too.

@@ -84,9 +84,10 @@ pub(super) fn service(
     service
 }
 
-/// A stored service, changed to have no endpoints. An `ExternalName` service becomes a `ClusterIP` service.
-pub(super) fn without_endpoints(stored: &Service, cluster_ips: &[IpAddr]) -> Service {
-    let mut service = stored.clone();
+/// A stored service with this namespace and name, changed to have no endpoints. An `ExternalName` service becomes a `ClusterIP`
+/// service.
+pub(super) fn without_endpoints(id: &Id, stored: &Service, cluster_ips: &[IpAddr]) -> Service {
+    let mut service = Service { namespace: id.0.to_string(), name: id.1.to_string(), ..stored.clone() };
     service.annotations.retain(|name, _| endpoint_annotation::address(name).is_none());
     if service.service_type == EXTERNAL_NAME {
         CLUSTER_IP.clone_into(&mut service.service_type);

@@ -90,6 +90,10 @@ struct Registries {
 
 impl Registries {
     fn plan(&self, store: &StoreContent) -> Plan {
+        self.plan_for(store, &target())
+    }
+
+    fn plan_for(&self, store: &StoreContent, target: &Target) -> Plan {
         let states: Vec<RegistryState<'_>> = ["a", "b"]
             .into_iter()
             .zip(&self.catalogs)
@@ -100,7 +104,7 @@ impl Registries {
                 hosts: &self.hosts,
             })
             .collect();
-        plan(&states, &stored(store), &target())
+        plan(&states, &stored(store), target)
     }
 
     fn sync(&self, store: &mut StoreContent) -> Plan {

@@ -11,9 +11,9 @@ use contiv_connector::{
     registry::dns::{Dns, DnsHosts, DnsOptions},
 };
 use contiv_connector_testing::{DnsServer, Zone};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::harness::{Running, ScriptedAction, Setup, instance};
+use crate::harness::{EVENT_TIMEOUT, Running, ScriptedAction, Setup, instance};
 
 const WEB: &str = "_http._tcp.web.example.org";
 
@@ -50,6 +50,26 @@ async fn name_is_queried_again_when_its_ttl_has_expired() {
     server.change(|zone| *zone = Zone::default());
     running.wait_until_backends("web", &[]).await;
     assert_eq!(running.service("web").await.cluster_ip, address, "a service without instances stays");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_without_records_moves_to_new_namespace() {
+    let (server, running) = with_web(1).await;
+    server.change(|zone| *zone = Zone::default());
+    running.wait_until_backends("web", &[]).await;
+    let before = running.service("web").await;
+    running.sink.set_sync_namespace("edge").unwrap();
+    let start = Instant::now();
+    while running.service("web").await.namespace != "edge" {
+        assert!(start.elapsed() < EVENT_TIMEOUT, "it stays in {}", running.service("web").await.namespace);
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(running.service("web").await.port, before.port);
+    running.wait_until_backends("web", &[]).await;
+    server.change(|found| *found = zone(1));
+    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    assert_eq!(running.service("web").await.namespace, "edge");
     running.stop().await;
 }
 

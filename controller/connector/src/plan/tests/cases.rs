@@ -76,6 +76,53 @@ fn service_losing_its_last_instance_keeps_its_address() {
     assert!(endpoints(&store, "web").endpoint_subsets.is_empty());
 }
 
+/// Services without instances move with those that have some, and a foreign service in the way is a problem.
+#[test]
+fn service_without_instances_follows_the_namespace() {
+    let mut store = StoreContent::new();
+    let mut registries = web();
+    registries.sync(&mut store);
+    let before = service(&store, "web").clone();
+    registries.catalogs[0] = Some(catalog([("web", &[])]));
+    registries.sync(&mut store);
+    let edge = Target { namespace: "edge".to_owned(), ..target() };
+    let in_edge = |kind| Key::new(kind, "edge", "web").unwrap();
+
+    let mut in_the_way = store.clone();
+    let foreign = Service { name: "web".to_owned(), namespace: "edge".to_owned(), ..Service::default() };
+    in_the_way.insert(in_edge(Kind::Service), foreign.into());
+    let refused = registries.plan_for(&in_the_way, &edge);
+    assert_eq!((refused.changes, refused.problems.len()), (vec![], 1), "it stays where it is");
+    assert_eq!(refused.sizes["a"].services, 1);
+
+    let mut unknown = registries.clone();
+    unknown.catalogs[0] = None;
+    assert_eq!(unknown.plan_for(&store, &edge).changes, [], "its registry has not answered");
+
+    let plan = registries.plan_for(&store, &edge);
+    apply(&mut store, &plan);
+    assert_eq!(store.keys().collect::<Vec<_>>(), [&in_edge(Kind::Service), &in_edge(Kind::Endpoints)]);
+    let Object::Service(web) = &store[&in_edge(Kind::Service)] else { panic!("{store:?}") };
+    assert_eq!((&web.port, web.cluster_ips.len()), (&before.port, 2));
+    assert!(web.cluster_ips.iter().all(|address| !before.cluster_ips.contains(address)), "{web:?}");
+    assert_eq!(plan.sizes["a"].services, 1);
+    assert_eq!(registries.plan_for(&store, &edge).changes, [], "it has arrived");
+
+    // One that is there already stays, and the other one goes.
+    registries.sync(&mut store);
+    for (key, mut object) in store.clone() {
+        match &mut object {
+            Object::Service(service) => service.namespace = "edge".to_owned(),
+            Object::Endpoints(endpoints) => endpoints.namespace = "edge".to_owned(),
+            other => panic!("{other:?}"),
+        }
+        store.insert(Key::new(key.kind(), "edge", key.name()).unwrap(), object);
+    }
+    let plan = registries.plan_for(&store, &edge);
+    apply(&mut store, &plan);
+    assert_eq!(store.keys().map(Key::namespace).collect::<BTreeSet<_>>(), ["edge"].into());
+}
+
 #[test]
 fn address_is_kept_as_long_as_its_range_is_configured() {
     let mut store = StoreContent::new();
