@@ -4,6 +4,7 @@ mod architecture;
 mod dependencies;
 mod documents;
 mod hosted;
+mod hosts;
 mod imports;
 mod mutants;
 mod purity;
