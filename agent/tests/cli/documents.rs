@@ -3,25 +3,29 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::PathBuf,
     process::Command,
 };
 
-use contiv_store_testing::Etcd;
+use contiv_store_testing::{ApiServer, Etcd};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::{
     agent::{Agent, folder},
     contiv::web,
+    documented::{DocumentedCommand, documented_commands, root},
+    kubernetes_guide::{cluster_with_kube_proxy, path_with_tools},
 };
 
 /// Commands that need a kernel programmed by the agent, which the test does not have; only their arguments are tested.
 const NEED_A_KERNEL: [&str; 5] =
     ["--kernel", "contiv top", "contiv verify", "contiv cleanup", "contiv support-bundle"];
 
-/// Commands that are not run here, by prefix, and why.
-const ELSEWHERE: [(&str, &str); 16] = [
+/// Commands that are not run here, by prefix, and why: they install, stop or change something of a whole machine, build a release, or need a
+/// registry of images.
+const ELSEWHERE: [(&str, &str); 12] = [
     ("sudo ", "scripts/package-test follows getting-started.md and installs, upgrades, stops and purges"),
     ("systemctl ", "the same"),
     ("python3 -m http.server ", "the same"),
@@ -31,93 +35,10 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("nft ", "the same: it changes the kernel"),
     ("ip ", "tests/tests/packets/routes asks the kernel for the same"),
     ("install target/dist/contiv ", "scripts/package-test installs the package"),
-    ("target/dist/contiv agent ", "scripts/package-test starts it by its unit"),
     ("cargo ", "scripts/test runs cargo; that the names exist is tested here"),
     ("scripts/", "CI and people; that they exist is tested here"),
-    ("helm ", "scripts/manifests renders the chart"),
     ("skopeo ", "a registry is needed; scripts/image-test unpacks the same layout"),
-    ("contiv status --cluster", "cluster.rs runs it with an API server"),
-    ("export ", "the commands that follow get a store of the test"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// A command in a document.
-struct DocumentedCommand {
-    place: String,
-    /// Without comment, `sudo` and environment variables.
-    command: String,
-    comment: String,
-}
-
-impl DocumentedCommand {
-    fn new(place: String, line: &str) -> Self {
-        // Two spaces, so that fragments of URLs are not comments.
-        let (command, comment) = line.split_once("  #").unwrap_or((line, ""));
-        let mut command = command.trim();
-        while let Some((setting, rest)) = command.split_once(' ')
-            && setting.contains('=')
-            && setting.starts_with(|c: char| c.is_ascii_uppercase())
-        {
-            command = rest.trim_start();
-        }
-        let command = match command.strip_prefix("sudo ") {
-            Some(rest) if rest.starts_with("contiv ") => rest,
-            _ => command,
-        };
-        Self { place, command: command.to_owned(), comment: comment.to_owned() }
-    }
-}
-
-/// All commands of a document. A line that ends with a backslash or a pipe is continued.
-fn documented_commands(document: &Path) -> Vec<DocumentedCommand> {
-    let name = document.strip_prefix(root()).unwrap().display();
-    let text = fs::read_to_string(document).unwrap();
-    let (mut language, mut begun, mut found) = (None, String::new(), Vec::new());
-    for (number, line) in text.lines().enumerate() {
-        let place = format!("{name}:{}", number + 1);
-        let line = line.trim();
-        match language {
-            _ if line.starts_with("```") => {
-                language = if language.is_none() { line.strip_prefix("```") } else { None };
-            }
-            None => {
-                // The text between backticks.
-                let spans = line.split('`').skip(1).step_by(2).filter(|span| span.starts_with("contiv "));
-                found.extend(
-                    spans.filter_map(in_text).map(|span| DocumentedCommand::new(place.clone(), &span)),
-                );
-            }
-            Some("sh") if !line.is_empty() => {
-                if let Some(begin) = line.strip_suffix('\\').or(line.ends_with('|').then_some(line)) {
-                    begun += begin;
-                    begun.push(' ');
-                } else {
-                    found.push(DocumentedCommand::new(place, &(std::mem::take(&mut begun) + line)));
-                }
-            }
-            Some("console") => {
-                if let Some(command) = line.strip_prefix("$ ").or(line.strip_prefix("# ")) {
-                    found.push(DocumentedCommand::new(place, command));
-                }
-            }
-            Some(_) => {}
-        }
-    }
-    found
-}
-
-/// The command between backticks in a runnable form; none if it has optional parts.
-fn in_text(span: &str) -> Option<String> {
-    if span.contains(['[', '…']) {
-        return None;
-    }
-    let filled = span.replace("NS/NAME", "shop/web").replace("NAME", "web").replace("FILE", "cluster.yaml");
-    // It may lack arguments that the text does not mention; only its words are tested.
-    Some(format!("{filled} --help"))
-}
 
 fn is_elsewhere(command: &str) -> bool {
     ELSEWHERE.iter().any(|(start, _)| command.starts_with(start))
@@ -145,7 +66,7 @@ fn look_at(command: &str) -> Option<String> {
     after("--test").filter(|name| !has_test(name)).map(|name| format!("there is no test {name}"))
 }
 
-/// The environment of the commands: an agent, a store in a folder, an etcd, manifests, and a `kubectl` that prints some.
+/// The environment of the commands: an agent, a store in a folder, an etcd, manifests, and a cluster for real `kubectl` and `helm`.
 struct Machine {
     folder: tempfile::TempDir,
     agent: Agent,
@@ -161,6 +82,7 @@ impl Machine {
         fs::create_dir(here.join("examples")).unwrap();
         fs::copy(root().join("examples/web.yaml"), here.join("examples/web.yaml")).unwrap();
         fs::copy(root().join("examples/web.yaml"), here.join("manifests/demo.yaml")).unwrap();
+        symlink(root().join("packaging"), here.join("packaging")).unwrap();
         for input in ["cluster.yaml", "web.yaml", "billing.yaml"] {
             fs::write(here.join(input), web("web", 7)).unwrap();
         }
@@ -168,26 +90,37 @@ impl Machine {
         for (number, object) in web("web", 7).split("---\n").enumerate() {
             fs::write(here.join(format!("store/{number}.yaml")), object).unwrap();
         }
-        fs::create_dir(here.join("bin")).unwrap();
-        let kubectl = here.join("bin/kubectl");
-        let kube_proxy = root().join("agent/src/cli/migrate/golden/kubeadm.yaml");
-        let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *'configmap kube-proxy'*) cat {} ;; *) cat {}/cluster.yaml ;; esac\n",
-            kube_proxy.display(),
-            here.display()
-        );
-        fs::write(&kubectl, script).unwrap();
-        fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
-        let binaries = Path::new(env!("CARGO_BIN_EXE_contiv")).parent().unwrap();
-        let others = std::env::var("PATH").unwrap();
-        let path = format!("{}:{}:{others}", binaries.display(), here.join("bin").display());
         let runtime = Runtime::new().unwrap();
         let etcd = runtime.block_on(Etcd::start()).unwrap();
-        Self { agent: Agent::start(here), etcd, path, folder, _runtime: runtime }
+        Self { agent: Agent::start(here), etcd, path: path_with_tools(), folder, _runtime: runtime }
+    }
+
+    /// A cluster of nodes that kube-proxy serves, as one finds it before the first command of a document; with the service of the
+    /// manifests, and with pods of agents, each of which is the agent of this test.
+    fn cluster(&self) -> ApiServer {
+        let nodes = ["n1", "worker-1"];
+        let server = cluster_with_kube_proxy(&nodes);
+        for object in serde_saphyr::from_multiple(&web("web", 7)).unwrap() {
+            server.put(object).unwrap();
+        }
+        let port: u16 = self.agent.address.rsplit(':').next().unwrap().parse().unwrap();
+        for node in nodes {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": format!("agent-on-{node}"), "namespace": "contiv",
+                    "labels": {"app.kubernetes.io/name": "contiv-agent"},
+                },
+                "spec": {"nodeName": node, "containers": [{"ports": [{"name": "debug", "containerPort": port}]}]},
+                "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]},
+            });
+            server.put(pod).unwrap();
+        }
+        server
     }
 
     /// Runs a command and describes its failure; none if it succeeds as expected.
-    fn run(&self, shown: &DocumentedCommand) -> Option<String> {
+    fn run(&self, shown: &DocumentedCommand, cluster: &ApiServer) -> Option<String> {
         let command = shown
             .command
             .replace("127.0.0.1:9999", &self.agent.address)
@@ -195,7 +128,9 @@ impl Machine {
             // The agent of the test programs no kernel.
             .replace("/renderers/nftables/", "/renderers/dry-run/")
             // An interface that this machine has.
-            .replace("\"veth7\"", "\"lo\"");
+            .replace("\"veth7\"", "\"lo\"")
+            // This build.
+            .replace("target/dist/contiv ", "contiv ");
         // A command that runs until it is stopped only has to accept its arguments.
         let runs_on = command.starts_with("contiv agent") || command.starts_with("contiv controller");
         let is_complete = command.contains("--check-config") || command.contains("--help");
@@ -206,10 +141,13 @@ impl Machine {
         } else {
             format!("dir:{}", self.folder.path().join("store").display())
         };
+        let is_endless = command.contains("--watch") || command.contains(" -w ");
         let output = Command::new("timeout")
-            .args(["20", "sh", "-c", &command])
+            .args([if is_endless { "5" } else { "60" }, "sh", "-c", &command])
             .current_dir(self.folder.path())
             .env("PATH", &self.path)
+            .env("HOME", self.folder.path())
+            .env("KUBECONFIG", cluster.kubeconfig().unwrap())
             .env("CONTIV_AGENT", format!("http://{}", self.agent.address))
             .env("CONTIV_STORE", store)
             .env("ETCDCTL_API", "3")
@@ -221,7 +159,7 @@ impl Machine {
         // A configuration file that only this command needs.
         let lacks_a_file = error.contains("/etc/contiv/") && error.contains("No such file");
         // `--watch` continues until it is stopped.
-        let watches = code == Some(124) && (command.contains("--watch") || command.contains(" -w"));
+        let watches = code == Some(124) && is_endless;
         let needs_a_kernel = NEED_A_KERNEL.iter().any(|words| command.contains(words)) && code == Some(1);
         // A page about one machine may document the exit code of an expected problem.
         let is_documented = shown.comment.contains("exit code 1");
@@ -235,18 +173,22 @@ fn every_command_that_documents_show_works() {
     let mut documents: Vec<PathBuf> =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    documents.extend([root().join("README.md"), root().join("CONTRIBUTING.md")]);
+    let others = ["README.md", "CONTRIBUTING.md", "packaging/kubernetes/chart/README.md"];
+    documents.extend(others.map(|name| root().join(name)));
     documents.sort();
     let machine = Machine::start();
     let (mut ran, mut wrong) = (0, Vec::new());
-    for shown in documents.iter().flat_map(|document| documented_commands(document)) {
-        let problem = if is_elsewhere(&shown.command) {
-            look_at(&shown.command)
-        } else {
-            ran += 1;
-            machine.run(&shown)
-        };
-        wrong.extend(problem.map(|problem| format!("{}: {}\n{problem}", shown.place, shown.command)));
+    for document in documents {
+        let cluster = machine.cluster();
+        for shown in documented_commands(&document) {
+            let problem = if is_elsewhere(&shown.command) {
+                look_at(&shown.command)
+            } else {
+                ran += 1;
+                machine.run(&shown, &cluster)
+            };
+            wrong.extend(problem.map(|problem| format!("{}: {}\n{problem}", shown.place, shown.command)));
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(ran > 80, "only {ran} commands were found");

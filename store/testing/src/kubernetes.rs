@@ -1,4 +1,5 @@
-//! A Kubernetes API server in memory, over real HTTP: lists in chunks, watches, bookmarks, port-forwards, and faults.
+//! A Kubernetes API server in memory, over real HTTP: lists in chunks, watches, bookmarks, port-forwards, and faults; and writes, for
+//! kubectl and helm, with the pods of `DaemonSets`.
 //!
 //! Like the real one it has one version for all types, the items of a list have no `kind`, an empty list of endpoints is
 //! `null`, the pages of a list have one version, a watch from an expired version gets an event `ERROR` with code 410, and an
@@ -6,8 +7,12 @@
 
 mod answer;
 mod cluster;
+mod daemon_sets;
+mod decode;
+mod discovery;
 mod forward;
 mod list;
+mod patch;
 mod protobuf;
 mod query;
 mod resource;
@@ -17,6 +22,7 @@ mod selector;
 mod server;
 mod shared;
 mod watch;
+mod write;
 
 use std::{
     fs, io,
@@ -33,6 +39,7 @@ use tokio::{runtime, sync::watch as notify};
 
 use super::Authority;
 use cluster::Cluster;
+use list::with_kind;
 use resource::Resource;
 use review::User;
 pub use shared::Exchange;
@@ -203,6 +210,17 @@ current-context: here
         Ok(self.change(|cluster| cluster.put(resource, object)))
     }
 
+    /// The objects of a type in the form that `kubectl` prints, in order of namespace and name; `resource` is its plural, as in
+    /// `services`.
+    pub fn objects(&self, resource: &str) -> Vec<Value> {
+        let cluster = self.shared.cluster.borrow();
+        let types = Resource::ALL.into_iter().filter(|known| known.plural == resource);
+        types
+            .flat_map(|known| cluster.objects(known).into_values().map(move |json| with_kind(known, &json)))
+            .filter_map(|json| serde_json::from_str(&json).ok())
+            .collect()
+    }
+
     /// Deletes an object; `resource` is its plural, as in `services`.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
         if let Some(resource) = Resource::ALL.into_iter().find(|known| known.plural == resource) {
@@ -320,7 +338,10 @@ current-context: here
     fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
         let mut result = None;
         // The lock is released before watchers are notified.
-        self.shared.cluster.send_modify(|cluster| result = Some(change(cluster)));
+        self.shared.cluster.send_modify(|cluster| {
+            result = Some(change(cluster));
+            daemon_sets::reconcile(cluster);
+        });
         result.unwrap_or_else(|| unreachable!("send_modify runs what it is given"))
     }
 }

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response, header};
+use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use super::{
-    forward, list,
+    discovery, forward, list,
     query::Query,
-    resource::Resource,
+    resource::{Resource, Target},
     response::{Body, Encoding, not_found, status, status_in_protobuf},
     review,
     shared::{Exchange, Shared},
     watch,
+    write::{self, ObjectRequest},
 };
 
 /// Answers one request.
@@ -40,7 +41,7 @@ async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Ex
 where
     B: hyper::body::Body + Send + 'static,
 {
-    let uri = request.uri();
+    let uri = request.uri().clone();
     let (failure, list_failure, delay, token) = {
         let mut faults = shared.faults.lock();
         faults.requests.push(Arc::clone(&exchange));
@@ -75,15 +76,36 @@ where
             None => forward::answer(&shared, request, pod),
         };
     }
-    let Some((resource, namespace)) = Resource::of_path(uri.path()) else {
+    let has_type = |resource: &Resource| shared.faults.lock().denied.get(resource.plural) != Some(&404);
+    let types: Vec<Resource> = Resource::ALL.into_iter().filter(has_type).collect();
+    if let Some(document) = discovery::answer(uri.path(), &types) {
+        return document;
+    }
+    let Some(target) = Target::of_path(uri.path()) else {
         return status(404, "NotFound", "the server could not find the requested resource");
     };
+    let Target { resource, namespace, name } = target;
     let denied = shared.faults.lock().denied.get(resource.plural).copied();
     match denied {
         // As for the path of a group that no API has.
         Some(404) => return not_found(),
         Some(code) => return status(code, reason(code), "test error"),
         None => {}
+    }
+    if name.is_some() || request.method() != Method::GET {
+        let (head, body) = request.into_parts();
+        let Ok(body) = body.collect().await else {
+            return status(400, "BadRequest", "the body did not arrive");
+        };
+        let media_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let request = ObjectRequest {
+            target: Target { resource, namespace, name },
+            method: &head.method,
+            query: head.uri.query().unwrap_or_default(),
+            media_type: media_type.unwrap_or_default(),
+            body: &body.to_bytes(),
+        };
+        return write::answer(&shared, &request);
     }
     match Query::parse(uri.query().unwrap_or_default()) {
         Err(problem) => status(400, "BadRequest", &problem),

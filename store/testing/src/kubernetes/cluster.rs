@@ -22,7 +22,12 @@ pub(super) struct Cluster {
     forgotten: i64,
     /// The objects of unfinished lists, for the next pages.
     pages: BTreeMap<(Resource, i64), Arc<Objects>>,
+    /// What clients have applied last (server-side apply).
+    applied: BTreeMap<AppliedBy, Value>,
 }
+
+/// A type, a namespace, a name, and the manager who applied the object.
+pub(super) type AppliedBy = (Resource, String, String, String);
 
 /// One change of one object.
 #[derive(Debug, Clone)]
@@ -44,6 +49,7 @@ impl Default for Cluster {
             history: Vec::new(),
             forgotten: version,
             pages: BTreeMap::new(),
+            applied: BTreeMap::new(),
         }
     }
 }
@@ -83,6 +89,7 @@ impl Cluster {
     pub(super) fn delete(&mut self, resource: Resource, namespace: &str, name: &str) {
         let id = (namespace.to_owned(), name.to_owned());
         let Some(before) = self.objects.entry(resource).or_default().remove(&id) else { return };
+        self.applied.retain(|by, _| (by.0, by.1.as_str(), by.2.as_str()) != (resource, namespace, name));
         self.version += 1;
         self.history.push(ObjectChange {
             version: self.version,
@@ -103,6 +110,20 @@ impl Cluster {
 
     pub(super) fn objects(&self, resource: Resource) -> Objects {
         self.objects.get(&resource).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn object(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<str>> {
+        self.objects.get(&resource)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Whether there ever was an object of this type.
+    pub(super) fn had(&self, resource: Resource) -> bool {
+        self.objects.contains_key(&resource)
+    }
+
+    /// Keeps what a manager applies, and returns what it applied before.
+    pub(super) fn set_applied(&mut self, by: AppliedBy, applied: Value) -> Option<Value> {
+        self.applied.insert(by, applied)
     }
 
     /// The objects at a version; none if it has expired.

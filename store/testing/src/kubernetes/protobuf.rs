@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::resource::Resource;
 
 /// Begins every answer in protobuf.
-const MAGIC: &[u8] = b"k8s\0";
+pub(super) const MAGIC: &[u8] = b"k8s\0";
 
 const fn lowest_byte(number: u64) -> u8 {
     number.to_le_bytes()[0]
