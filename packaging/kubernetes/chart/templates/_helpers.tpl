@@ -1,10 +1,38 @@
-{{/* The name of a component: contiv-agent in a release named contiv. */}}
+{{/* The name of the chart, as it is in names and labels. */}}
+{{- define "contiv.chartName" -}}
+{{ .root.Values.nameOverride | default .root.Chart.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of a component: contiv-agent in a release named contiv, a-contiv-agent in one named a. */}}
 {{- define "contiv.name" -}}
-{{ printf "%s-%s" (.root.Release.Name | trunc 50 | trimSuffix "-") .component }}
+{{- $chart := include "contiv.chartName" . }}
+{{- $release := .root.Release.Name }}
+{{- $full := .root.Values.fullnameOverride | default (ternary $release (printf "%s-%s" $release $chart) (contains $chart $release)) -}}
+{{ printf "%s-%s" ($full | trunc 50 | trimSuffix "-") .component }}
+{{- end }}
+
+{{/* The service account of a component's pods. */}}
+{{- define "contiv.serviceAccountName" -}}
+{{- $account := .part.serviceAccount -}}
+{{ $account.name | default (ternary (include "contiv.name" .) "default" $account.create) }}
+{{- end }}
+
+{{- define "contiv.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "contiv.serviceAccountName" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "contiv.labels" . | nindent 4 }}
+  {{- with .part.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end }}
 
 {{- define "contiv.selector" -}}
-app.kubernetes.io/name: contiv-{{ .component }}
+app.kubernetes.io/name: {{ include "contiv.chartName" . }}-{{ .component }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end }}
 
@@ -33,6 +61,24 @@ labels:
 {{- range $key, $value := . }}
 {{- $key }} = {{ toJson $value }}
 {{ end }}
+{{- end }}
+
+{{/* The three probes of a container; one that is null is left out. */}}
+{{- define "contiv.probes" -}}
+{{- $paths := dict "startupProbe" "/liveness" "readinessProbe" "/readiness" "livenessProbe" "/liveness" }}
+{{- $this := . }}
+{{- range $probe := list "startupProbe" "readinessProbe" "livenessProbe" }}
+{{- $times := get $this.part $probe }}
+{{- if kindIs "map" $times }}
+{{ $probe }}:
+  httpGet:
+    path: {{ get $paths $probe }}
+    {{- include "contiv.probe" $this.config | nindent 4 }}
+  {{- with $times }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Where probes ask: the host and the port of the debug HTTP. */}}

@@ -1,4 +1,4 @@
-//! The manifests of `packaging/kubernetes/kustomization`: what their pods may do, and that contiv takes the configurations in them.
+//! The manifests of `packaging/kubernetes/kustomization`: what their pods may do, and that contiv takes the documented configurations.
 //! That they fit the schemas of Kubernetes is tested by `scripts/manifests --check`.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
@@ -127,8 +127,13 @@ fn names_in_the_manifests_exist() {
         for mount in mounts {
             assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{mount}");
         }
-        let keys: BTreeSet<&str> =
-            generator["literals"].as_array().expect("literals").iter().map(key).collect();
+        let keys: BTreeSet<&str> = generator["literals"]
+            .as_array()
+            .expect("literals")
+            .iter()
+            .map(key)
+            .filter(|key| !key.ends_with(".toml"))
+            .collect();
         let references = container["env"].as_array().expect("variables").iter();
         let expected: BTreeSet<&str> = references
             .filter_map(|variable| variable["valueFrom"]["configMapKeyRef"]["key"].as_str())
@@ -142,10 +147,23 @@ fn key(literal: &Value) -> &str {
     literal.as_str().expect("text").split('=').next().unwrap_or_default()
 }
 
+/// The configuration in the overlay of docs/install.md for a kustomization.
+fn documented_configuration(kustomization: &str, command: &str) -> String {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let page = fs::read_to_string(workspace.join("docs/install.md")).expect("the page");
+    let (_, rest) =
+        page.split_once(&format!("packaging/kubernetes/kustomization/{kustomization}]")).expect("an overlay");
+    let (_, rest) = rest.split_once("# cluster.yaml\n").expect("its values");
+    let values: Value = serde_saphyr::from_str(rest.split("```").next().unwrap_or_default()).expect("YAML");
+    values["data"][format!("{command}.toml")].as_str().expect("a configuration").to_owned()
+}
+
 #[test]
-fn contiv_takes_configurations() {
+fn contiv_takes_documented_configurations() {
+    let folder = tempfile::tempdir().expect("a folder");
     for (kustomization, _, command) in KUSTOMIZATIONS {
-        let path = folder(kustomization).join(format!("{command}.toml"));
+        let path = folder.path().join(format!("{command}.toml"));
+        fs::write(&path, documented_configuration(kustomization, command)).expect("written");
         let output = Command::new(binary().expect("contiv"))
             .env_clear()
             .args([command, "--check-config", "--config"])
