@@ -1,6 +1,6 @@
 //! Writes the pages of web sites to a folder, on each node: a reconciler that watches three types, and reaps.
 //!
-//! `cargo run -p contiv-controller --example controller-node -- dir:FOLDER TEMPLATES SITES`
+//! `cargo run -p contiv-controller --example controller-node -- etcd://127.0.0.1:2379 TEMPLATES SITES`
 //!
 //! | object | value | leads to a site by |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! Keeps a hosts file of the addresses in a store: a controller of two callbacks and a background task.
 //!
-//! `cargo run -p contiv-controller --example controller-resource -- dir:FOLDER /hosts/ /tmp/hosts`
+//! `cargo run -p contiv-controller --example controller-resource -- etcd://127.0.0.1:2379 /hosts/ /tmp/hosts`
 //!
 //! The value of `/hosts/NAME` is an address. The callbacks only say that something has changed; the background task writes the
 //! file as a whole, and not before every object of the first list was seen: a file of the first few would take the others away.

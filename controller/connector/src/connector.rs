@@ -6,7 +6,7 @@ use contiv_controller::{BoxError, Context, Controller, Key, Mapper, Outcome, Res
 use contiv_proto::{Kind, message::namespace::Namespace};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{info, warn};
 
 use crate::{
     aggregator::{Aggregator, HostNames},
@@ -77,6 +77,8 @@ pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxErro
         })
         .collect();
     let background_sink = sink.clone();
+    // The namespace that does not exist, once the log has said so.
+    let awaited = Arc::new(Mutex::new(None::<Key>));
     let controller = Controller::for_type(&namespaces())
         .named("connector")
         // Every event causes a sync of everything, under the key of the namespace at that time.
@@ -113,15 +115,21 @@ pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxErro
             }
         })
         .with_reconciler(move |context: Context<Namespace>, key: Key| {
-            let (sync, namespace) = (Arc::clone(&sync), key_of(&sync.sink));
+            let (sync, namespace, awaited) = (Arc::clone(&sync), key_of(&sync.sink), Arc::clone(&awaited));
             async move {
                 // Another namespace, or the one before it was changed.
                 if key != namespace {
                     return Ok(Outcome::Done);
                 }
                 if wait_for_namespace && context.cache().get(&key).is_none() {
-                    debug!(%namespace, "waiting for the namespace");
+                    // Once for each namespace, not at every change of a registry.
+                    if awaited.lock().replace(key.clone()).as_ref() != Some(&key) {
+                        warn!(%namespace, "the namespace does not exist in the store: no service is written until it does (wait-for-namespace)");
+                    }
                     return Ok(Outcome::Done);
+                }
+                if awaited.lock().take().is_some() {
+                    info!(%namespace, "the namespace exists now");
                 }
                 sync.run(&context).await
             }

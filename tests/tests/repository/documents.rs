@@ -108,6 +108,25 @@ fn every_promise_of_migration_names_tests_that_exist() {
     assert!(check("docs/migration.md") > 5);
 }
 
+/// A folder has only manifests, whose keys begin with `/vnf-agent/`: an example with other keys has nothing to do there.
+#[test]
+fn examples_show_a_store_that_can_have_their_keys() {
+    let mut examples = Vec::new();
+    sources(&root().join("controller/examples"), &mut examples);
+    assert!(examples.len() > 3, "{examples:?}");
+    for example in examples {
+        let text = fs::read_to_string(&example).unwrap();
+        let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+        let shows_folder = comment.iter().any(|line| line.contains("-- dir:"));
+        let words = comment.iter().flat_map(|line| line.split(['`', ' '])).filter(|word| word.len() > 1);
+        let is_other_key = |word: &&str| {
+            word.starts_with('/') && !word.starts_with("/vnf-agent/") && !word.starts_with("/tmp/")
+        };
+        let other_keys: Vec<&str> = words.filter(is_other_key).collect();
+        assert!(!shows_folder || other_keys.is_empty(), "{}: {other_keys:?}", example.display());
+    }
+}
+
 /// Checks a document and returns the number of rows.
 fn check(document: &str) -> usize {
     let text = fs::read_to_string(root().join(document)).unwrap();

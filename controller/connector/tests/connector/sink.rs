@@ -1,6 +1,10 @@
 //! The scenarios of consul-k8s' sink and of its coalescing, and the mistakes of flomesh's.
 
-use std::time::Duration;
+use std::{
+    io::{self, Write},
+    sync::mpsc::{self, Receiver, Sender},
+    time::Duration,
+};
 
 use contiv_connector::Aggregator;
 use contiv_controller::Lease;
@@ -152,6 +156,43 @@ async fn nothing_is_written_before_namespace_is_there() {
     running.put(namespace()).await;
     settle().await;
     running.wait_until_backends("web", &BOTH).await;
+}
+
+/// The lines of the log that have this.
+fn lines_with(lines: &Receiver<Vec<u8>>, part: &str) -> usize {
+    let text: Vec<u8> = lines.try_iter().flatten().collect();
+    String::from_utf8_lossy(&text).lines().filter(|line| line.contains(part)).count()
+}
+
+struct Lines(Sender<Vec<u8>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_namespace_is_logged_once() {
+    let (sender, lines) = mpsc::channel();
+    let writer = move || Lines(sender.clone());
+    let _guard = tracing::subscriber::set_default(
+        tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish(),
+    );
+    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    for port in [80, 81, 82] {
+        running.act(catalog([("web", &[("10.0.0.1", port)])]));
+        settle().await;
+    }
+    assert_eq!(lines_with(&lines, "no service is written until it does"), 1);
+    running.put(namespace()).await;
+    settle().await;
+    assert_eq!(lines_with(&lines, "the namespace exists now"), 1);
 }
 
 #[tokio::test(start_paused = true)]
