@@ -11,6 +11,7 @@ pub mod frontend;
 pub mod id;
 pub mod interface_pattern;
 pub mod node_facts;
+pub mod not_served;
 pub mod object;
 pub mod parallel;
 pub mod processor;
@@ -28,6 +29,7 @@ pub use frontend::{Frontend, Protocol};
 pub use id::{EndpointSliceId, InterfaceName, NodeName, PodId, ServiceId};
 pub use interface_pattern::InterfacePattern;
 pub use node_facts::{ClusterIpMasquerade, NodeFacts};
+pub use not_served::{NotServed, UnservedService};
 pub use object::{Object, ObjectKey};
 pub use processor::{
     Event, LocalDetect, LocalInterface, LocalInterfaces, NodePortAddresses, Processor, ProcessorConfig,

@@ -29,7 +29,7 @@ pub(super) struct Backends {
 
 impl Backends {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.query.run(terminal, false, |services| self.list(&services))
+        self.query.run(terminal, false, |_| false, |services| self.list(&services))
     }
 
     fn list(&self, services: &[(ServiceView, Value)]) -> Listing {

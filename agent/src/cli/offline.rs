@@ -21,8 +21,8 @@ use super::{
     Terminal,
     input::print_problems,
     node_settings::{NodeConfig, NodeSettings},
-    other_proxy,
     suggest::suggest,
+    unserved,
 };
 use crate::config::{self, Config};
 
@@ -51,10 +51,12 @@ pub(super) fn desired_state(
         return Ok(DesiredState { snapshot: None, is_good });
     }
     let processor = processor_with(objects, &config, local_addresses);
-    let left = processor
-        .services_left_to_others()
-        .map(|service| (service.id.to_string(), service.proxy_name.as_deref().map(str::to_owned)));
-    write!(terminal.err, "{}", other_proxy::note(&left.collect::<Vec<_>>()))?;
+    let unserved: Vec<_> = processor.unserved_services().collect();
+    write!(
+        terminal.err,
+        "{}",
+        unserved::notes(unserved.iter().map(|service| (&service.id, &service.not_served)))
+    )?;
     let snapshot = processor.snapshot();
     let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
     let is_unknown = is_node_needed && snapshot.node == NodeFacts::default();

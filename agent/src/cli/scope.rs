@@ -8,11 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use contiv_model::ServiceId;
 
 use super::{
-    agent_argument::AgentArgument,
-    complete,
-    name::Name,
-    selector::{Labels, Selector},
-    suggest::suggest,
+    agent_argument::AgentArgument, complete, name::Name, selector::Selector, suggest::suggest,
     views::StoredServiceView,
 };
 
@@ -89,11 +85,6 @@ impl Scope {
             let _ = writeln!(missing, "no {noun}s{which} found{place}");
         }
         Ok(SelectedItems { items, missing })
-    }
-
-    /// True if these labels match the selector, or there is none.
-    pub(super) fn has_labels(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
     }
 
     /// True if the service is in the namespace and, if there are names, has one of them.

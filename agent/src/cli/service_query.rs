@@ -1,23 +1,21 @@
 //! The common part of commands about an agent's services: selection, format, watching.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use clap::Args;
-use contiv_model::ServiceId;
+use contiv_model::{NotServed, ServiceId};
 use serde_json::Value;
 
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
-    http_client,
     listing::{Listing, Output},
-    other_proxy,
     scope::{Scope, SelectedItems},
     table_options::TableOptions,
+    unserved,
     views::{ServiceView, StoredServiceView},
     watch::{Frame, WatchArgument, width},
 };
-use crate::config::{Config, file};
 
 /// A query for services.
 #[derive(Debug, Args)]
@@ -40,68 +38,68 @@ pub(super) struct ServiceQuery {
 }
 
 impl ServiceQuery {
-    /// Prints the items of `list` for the selected services, each with the agent's JSON. With `is_single` the list has one item
-    /// if one service was requested by name.
+    /// Prints the items of `list` for the selected services, each with the agent's JSON. Services that are not served are left
+    /// out unless `lists_unserved` for their reason. With `is_single` the list has one item if one service was requested by name.
     pub(super) fn run(
         &self,
         terminal: &mut Terminal,
         is_single: bool,
+        lists_unserved: impl Fn(&NotServed) -> bool,
         list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
     ) -> anyhow::Result<Outcome> {
         self.watch.run(terminal, || {
-            // Only tables need the stored objects: for the types of services, and for the note about other proxies.
-            let stored = if matches!(self.output, Output::Table | Output::Wide) {
-                self.agent.get("/objects/svc")?
-            } else {
-                Vec::new()
-            };
-            let services = self.fetch(&stored)?;
-            let known = services.iter().map(|(service, _)| service.id.clone()).collect();
-            let SelectedItems { items, missing } =
-                self.scope.select(services, "service", |(service, _)| &service.id, &self.agent)?;
-            let is_good = self.scope.selects_all() || missing.is_empty();
+            let is_table = matches!(self.output, Output::Table | Output::Wide);
+            let SelectedItems { items, missing } = self.scope.select(
+                self.fetch(is_table)?,
+                "service",
+                |(service, _)| &service.id,
+                &self.agent,
+            )?;
+            let is_known = missing.is_empty();
+            let mut err = missing;
+            if is_table {
+                let unserved =
+                    items.iter().filter_map(|(service, _)| Some((&service.id, service.not_served.as_ref()?)));
+                err += &unserved::notes(unserved);
+            }
+            let (listed, hidden): (Vec<_>, Vec<_>) = items
+                .into_iter()
+                .partition(|(service, _)| service.not_served.as_ref().is_none_or(&lists_unserved));
+            err += &self.hidden(&hidden, listed.is_empty());
+            let is_good = self.scope.selects_all() || is_known && hidden.is_empty();
             let is_single = is_single && self.scope.is_single();
-            let out = list(items).print(self.output, &self.table, width(), is_single)?;
-            Ok(Frame { out, err: missing + &self.left_to_others(stored, &known)?, is_good })
+            let out = list(listed).print(self.output, &self.table, width(), is_single)?;
+            Ok(Frame { out, err, is_good })
         })
     }
 
-    /// Requests all services. Each has the type of its `stored` object, and comes with the agent's JSON.
-    fn fetch(&self, stored: &[StoredServiceView]) -> anyhow::Result<Vec<(ServiceView, Value)>> {
+    /// Requests all services. For tables each has the type of its stored object; it comes with the agent's JSON.
+    fn fetch(&self, is_table: bool) -> anyhow::Result<Vec<(ServiceView, Value)>> {
+        let stored: Vec<StoredServiceView> =
+            if is_table { self.agent.get("/objects/svc")? } else { Vec::new() };
         let types: BTreeMap<&ServiceId, &'static str> =
             stored.iter().map(|service| (&service.id, service.type_name())).collect();
-        let values: Vec<Value> = self.agent.get("/services")?;
+        let values: Vec<Value> = self.agent.get("/services?all=true")?;
         let mut services = Vec::new();
         for value in values {
             let mut service: ServiceView = serde_json::from_value(value.clone())?;
-            // A service created after `stored` was read has no type yet.
+            // A service created after the stored ones were read has no type yet.
             service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
             services.push((service, value));
         }
         Ok(services)
     }
 
-    /// A line about selected services that the agent leaves to another proxy.
-    fn left_to_others(
-        &self,
-        mut stored: Vec<StoredServiceView>,
-        known: &BTreeSet<ServiceId>,
-    ) -> anyhow::Result<String> {
-        stored.retain(|service| {
-            self.scope.contains(&service.id)
-                && self.scope.has_labels(&service.labels)
-                && !known.contains(&service.id)
-                && service.is_for_a_proxy()
-        });
-        if stored.is_empty() {
-            return Ok(String::new());
+    /// Lines about selected services that are left out: each one that was named, and a hint if nothing else is listed.
+    fn hidden(&self, hidden: &[(ServiceView, Value)], nothing_listed: bool) -> String {
+        if self.scope.selects_all() {
+            let hint = "no service found that is served; `contiv services --all` lists the others\n";
+            return if nothing_listed && !hidden.is_empty() { hint.to_owned() } else { String::new() };
         }
-        let text = http_client::get(&self.agent.agent, "/config")?;
-        let config: Config = file::parse_of_any_version("/config", &text)?;
-        stored
-            .retain(|service| service.proxy_name.as_deref().unwrap_or_default() != config.service_proxy_name);
-        let left: Vec<_> =
-            stored.into_iter().map(|service| (service.id.to_string(), service.proxy_name)).collect();
-        Ok(other_proxy::note(&left))
+        let line = |(service, _): &(ServiceView, Value)| {
+            let reason = service.not_served.as_ref()?;
+            Some(format!("error: {} is not served: {reason}; `contiv services --all` lists it\n", service.id))
+        };
+        hidden.iter().filter_map(line).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use clap::Args;
-use contiv_model::BackendState;
+use contiv_model::{BackendState, NotServed};
 use serde_json::Value;
 
 use super::{
@@ -21,18 +21,23 @@ const DEFAULT_RENDERER: &str = "nftables";
 /// Print the services as the running agent has them: their addresses, and the number of their backends
 ///
 /// BACKENDS is the number of ready ones, and after a + the number of those that are terminating and still serving: each address
-/// once, whatever its ports, and only of the service's address families. Where all are of the other family it says how many. Exit
-/// codes: 0 success; 1 the agent does not answer, or does not have a named service; 2 wrong usage.
+/// once, whatever its ports, and only of the service's address families. Where all are of the other family it says how many. NOT
+/// SERVED, where there is one, says why a stored service is not served: it has neither an address nor a node port. Exit codes: 0 success; 1 the agent does not answer, or does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "service")]
 pub(super) struct Services {
     #[command(flatten)]
     query: ServiceQuery,
+
+    /// Also those that are not served by design: headless ones, aliases, and those left to another proxy
+    #[arg(long)]
+    all: bool,
 }
 
 impl Services {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.query.run(terminal, true, |services| self.list(services))
+        let lists_unserved = |reason: &NotServed| self.all || *reason == NotServed::NoAddress;
+        self.query.run(terminal, true, lists_unserved, |services| self.list(services))
     }
 
     fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {
@@ -50,6 +55,10 @@ impl Services {
         if shows_lost {
             header.push("LOST");
         }
+        let shows_unserved = services.iter().any(|(service, _)| service.not_served.is_some());
+        if shows_unserved {
+            header.push("NOT SERVED");
+        }
         let items = services.into_iter().map(|(service, value)| {
             let mut cells = row(&service);
             if shows_namespace {
@@ -60,6 +69,9 @@ impl Services {
             }
             if shows_lost {
                 cells.push(lost(&service));
+            }
+            if shows_unserved {
+                cells.push(not_served(&service));
             }
             Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
         });
@@ -81,6 +93,9 @@ fn row(service: &ServiceView) -> Vec<Cell> {
             addresses.iter().cloned().collect::<Vec<_>>().join(",")
         }
     };
+    // As kubectl shows it.
+    let is_headless = service.not_served == Some(NotServed::Headless);
+    let cluster_ips = if is_headless { "None".to_owned() } else { joined(&service.cluster_ips) };
     let ports = service.ports.iter().map(|port| match port.node_port {
         Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
         None => format!("{}/{}", port.port, port.protocol),
@@ -88,7 +103,7 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     vec![
         Cell::from(&*service.id.name),
         service.service_type.into(),
-        joined(&service.cluster_ips).into(),
+        cluster_ips.into(),
         joined(&service.external_ips).into(),
         ports.collect::<Vec<_>>().join(",").into(),
         backends(service),
@@ -102,6 +117,9 @@ fn addresses(service: &ServiceView, is_selected: impl Fn(&BackendView) -> bool) 
 }
 
 fn backends(service: &ServiceView) -> Cell {
+    if service.not_served.is_some() {
+        return "<none>".into();
+    }
     let is_usable = |backend: &BackendView| service.is_in_family_of(backend.address);
     let all = addresses(service, is_usable);
     let ready = addresses(service, |backend| is_usable(backend) && backend.state == BackendState::Ready);
@@ -141,6 +159,15 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
 fn lost(service: &ServiceView) -> Cell {
     let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
     Cell::styled(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)
+}
+
+/// Why it is not served.
+fn not_served(service: &ServiceView) -> Cell {
+    match &service.not_served {
+        Some(reason @ NotServed::NoAddress) => Cell::styled(reason.summary(), TextStyle::Warning),
+        Some(reason) => reason.summary().into(),
+        None => "".into(),
+    }
 }
 
 #[cfg(test)]

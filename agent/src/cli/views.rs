@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contiv_model::{BackendState, Frontend, ServiceId};
+use contiv_model::{BackendState, Frontend, NotServed, ServiceId};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -34,6 +34,9 @@ pub(super) struct ServiceView {
     /// The renderer that carries its connections.
     #[serde(default)]
     pub(super) assignment: Option<AssignmentView>,
+    /// Why it is not served; none if it is.
+    #[serde(default)]
+    pub(super) not_served: Option<NotServed>,
 }
 
 impl ServiceView {
@@ -53,20 +56,10 @@ pub(super) struct StoredServiceView {
     #[serde(default)]
     pub(super) service_type: String,
     #[serde(default)]
-    pub(super) headless: bool,
-    /// The proxy that its label names.
-    #[serde(default)]
-    pub(super) proxy_name: Option<String>,
-    #[serde(default)]
     pub(super) labels: Labels,
 }
 
 impl StoredServiceView {
-    /// True if it is neither headless nor an alias.
-    pub(super) fn is_for_a_proxy(&self) -> bool {
-        !self.headless && self.type_name() != "ExternalName"
-    }
-
     /// Kubernetes' name of its type.
     pub(super) fn type_name(&self) -> &'static str {
         match self.service_type.as_str() {
@@ -206,6 +199,10 @@ pub(super) struct SizesView {
     pub(super) lost_frontends: Vec<LostFrontendView>,
     #[serde(default)]
     pub(super) left_to_other_proxies: usize,
+    #[serde(default)]
+    pub(super) services_without_address: usize,
+    #[serde(default)]
+    pub(super) without_address: Vec<ServiceId>,
 }
 
 /// A frontend that two services ask for.

@@ -8,7 +8,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
     ("GET", "/sizes", "how many services, ports and backends there are"),
     ("GET", "/counters", "new connections by service, as the kernel has counted them: ?top=10"),
-    ("GET", "/services", "every service as renderers have it"),
+    (
+        "GET",
+        "/services",
+        "every service as renderers have it; with ?all=true also those that are not served, and why",
+    ),
     ("GET", "/services/{namespace}/{name}", "one service"),
     ("GET", "/snapshot", "the input of renderers: services, and facts about this node"),
     ("GET", "/objects/{kind}", "stored objects in their state in use, as in /objects/endpointslice"),

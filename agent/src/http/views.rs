@@ -7,9 +7,11 @@ use axum::{
     extract::{Path, Query as Arguments, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
 };
-use contiv_model::{ContivService, Object, ServiceId, Snapshot, processor::NodeView, wire::object_kind};
+use contiv_model::{
+    ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView, wire::object_kind,
+};
 use contiv_proto::Kind;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{Api, api::ANSWER_LIMIT, error::ApiError, history_query::HistoryQuery};
@@ -22,8 +24,45 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiEr
     api.query(Core::status).await.map(Json)
 }
 
-pub(super) async fn services(State(api): State<Api>) -> Result<Json<Vec<Arc<ContivService>>>, ApiError> {
-    api.query(Core::services).await.map(Json)
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServicesArguments {
+    /// Also the stored services that are not served.
+    #[serde(default)]
+    all: bool,
+}
+
+/// A stored service in a list.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum ListedService {
+    Served(Arc<ContivService>),
+    NotServed(UnservedService),
+}
+
+impl ListedService {
+    fn id(&self) -> &ServiceId {
+        match self {
+            Self::Served(service) => &service.id,
+            Self::NotServed(service) => &service.id,
+        }
+    }
+}
+
+pub(super) async fn services(
+    State(api): State<Api>,
+    arguments: Result<Arguments<ServicesArguments>, QueryRejection>,
+) -> Result<Json<Vec<ListedService>>, ApiError> {
+    let Arguments(ServicesArguments { all }) = arguments.map_err(bad_request)?;
+    let query = move |core: &Core| {
+        let unserved: Vec<_> = core.unserved_services().filter(|_| all).collect();
+        (core.services(), unserved)
+    };
+    let (served, unserved) = api.query(query).await?;
+    let served = served.into_iter().map(ListedService::Served);
+    let mut services: Vec<_> = served.chain(unserved.into_iter().map(ListedService::NotServed)).collect();
+    services.sort_by(|one, other| one.id().cmp(other.id()));
+    Ok(Json(services))
 }
 
 pub(super) async fn service(
@@ -31,15 +70,20 @@ pub(super) async fn service(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Json<Arc<ContivService>>, ApiError> {
     let id = ServiceId::new(namespace, name);
-    let found = api
-        .query({
-            let id = id.clone();
-            move |core| core.service(&id)
-        })
-        .await?;
-    let hint = "it is not stored, is headless or an ExternalName, has neither an address nor a node port, cannot be used \
-                (see /quarantine), or is for another proxy";
-    found.map(Json).ok_or_else(|| ApiError::NotFound(format!("renderers have no service {id}: {hint}")))
+    let query = {
+        let id = id.clone();
+        move |core: &Core| {
+            core.service(&id).ok_or_else(|| core.unserved_services().find(|other| other.id == id))
+        }
+    };
+    let hint = |unserved: Option<UnservedService>| match unserved {
+        Some(unserved) => unserved.not_served.to_string(),
+        None => "it is not stored, or cannot be used (see /quarantine)".to_owned(),
+    };
+    let found = api.query(query).await?;
+    found
+        .map(Json)
+        .map_err(|unserved| ApiError::NotFound(format!("renderers have no service {id}: {}", hint(unserved))))
 }
 
 pub(super) async fn snapshot(State(api): State<Api>) -> Result<Json<Snapshot>, ApiError> {

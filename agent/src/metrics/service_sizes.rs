@@ -1,6 +1,6 @@
 //! The numbers of services and their parts, computed from the state of the node on demand.
 
-use contiv_model::{Frontend, ServiceId, ServicePort};
+use contiv_model::{Frontend, NotServed, ServiceId, ServicePort};
 use serde::Serialize;
 
 use crate::node::Core;
@@ -27,6 +27,10 @@ pub struct ServiceSizes {
     pub lost_frontends: Vec<LostFrontend>,
     /// Stored services whose label leaves them to another proxy.
     pub left_to_other_proxies: usize,
+    /// Stored services with neither an address nor a node port, so that nothing can be served.
+    pub services_without_address: usize,
+    /// The first of them by name.
+    pub without_address: Vec<ServiceId>,
 }
 
 /// A frontend that two services claim.
@@ -43,7 +47,19 @@ pub struct LostFrontend {
 impl ServiceSizes {
     /// The sizes of the state of this node.
     pub fn of(core: &Core) -> Self {
-        let mut sizes = Self { left_to_other_proxies: core.left_to_other_proxies(), ..Self::default() };
+        let mut sizes = Self::default();
+        for unserved in core.unserved_services() {
+            match unserved.not_served {
+                NotServed::OtherProxy(_) => sizes.left_to_other_proxies += 1,
+                NotServed::NoAddress => {
+                    sizes.services_without_address += 1;
+                    if sizes.without_address.len() < MAX_NAMED {
+                        sizes.without_address.push(unserved.id);
+                    }
+                }
+                NotServed::ExternalName | NotServed::Headless => (),
+            }
+        }
         for service in core.processor_services() {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();

@@ -13,6 +13,7 @@ pub struct SizeMetrics {
     backends: Gauge,
     services_without_backends: Gauge,
     services_with_lost_frontends: Gauge,
+    services_without_address: Gauge,
     quarantined: Gauge,
     revision: Gauge,
     ready: Gauge,
@@ -39,6 +40,11 @@ impl SizeMetrics {
                 &sizes.services_with_lost_frontends,
             ),
             (
+                "services_without_address",
+                "Stored services with neither an address nor a node port, which cannot be served",
+                &sizes.services_without_address,
+            ),
+            (
                 "quarantined_objects",
                 "Stored objects that cannot be used, or only in part",
                 &sizes.quarantined,
@@ -63,6 +69,7 @@ impl SizeMetrics {
             (&self.backends, sizes.backends),
             (&self.services_without_backends, sizes.services_without_backends),
             (&self.services_with_lost_frontends, sizes.services_with_lost_frontends),
+            (&self.services_without_address, sizes.services_without_address),
             (&self.quarantined, status.quarantined),
         ] {
             gauge.set(value::gauge(size));

@@ -26,7 +26,8 @@ use std::{
 
 use contiv_model::{
     ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, ProcessorConfig, ServiceId, Snapshot, object::ObjectKind, processor::NodeView, wire,
+    Processor, ProcessorConfig, ServiceId, Snapshot, UnservedService, object::ObjectKind,
+    processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
 use contiv_store::{Batch, Change, Problem};
@@ -774,9 +775,9 @@ impl Core {
         self.processor.services().map(|(_, service)| &**service)
     }
 
-    /// The number of stored services that are left to another proxy because of their label.
-    pub fn left_to_other_proxies(&self) -> usize {
-        self.processor.services_left_to_others().count()
+    /// The stored services that are not served here, in the order of ids.
+    pub fn unserved_services(&self) -> impl Iterator<Item = UnservedService> {
+        self.processor.unserved_services()
     }
 
     /// The changes that the store has sent since the start, each object of a list being one; and those of them that the renderer

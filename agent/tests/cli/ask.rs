@@ -5,8 +5,8 @@ use std::{fs, process::Stdio};
 use serde_json::Value;
 
 use crate::{
-    agent::{Agent, folder},
-    contiv::{Run, command, run, web},
+    agent::{Agent, folder, get},
+    contiv::{Run, command, run, text, web},
 };
 
 fn ask(agent: &Agent, arguments: &[&str]) -> Run {
@@ -97,6 +97,86 @@ fn services_left_to_another_proxy_are_mentioned() {
     let manifests = folder.path().join("manifests");
     let rendered = run(&["render", "-f", manifests.to_str().unwrap()]);
     assert_eq!((rendered.code, rendered.err.as_str()), (0, note));
+}
+
+/// As many projects publish their manifests: an API server allocates the cluster IP of a Service without one.
+const UNSERVED: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: controller, namespace: ingress}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: ingress}
+spec: {clusterIP: None, ports: [{port: 5432}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: mail, namespace: ingress}
+spec: {type: ExternalName, externalName: mail.example}
+";
+
+#[test]
+fn service_without_address_is_listed_with_its_reason() {
+    let folder = folder();
+    let manifests = folder.path().join("manifests");
+    fs::write(manifests.join("unserved.yaml"), UNSERVED).unwrap();
+    let agent = Agent::start(folder.path());
+    let run = ask(&agent, &["services", "-n", "ingress"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(
+        run.out,
+        "NAME         TYPE        CLUSTER-IP   EXTERNAL-IP   PORT(S)   BACKENDS   NOT SERVED\n\
+         controller   ClusterIP   <none>       <none>        80/TCP    <none>     no address\n"
+    );
+    let note = "note: not served, with neither an address nor a node port (an API server would allocate \
+                spec.clusterIP): ingress/controller\n";
+    assert_eq!(run.err, note);
+    let rendered = crate::contiv::run(&["render", "-f", text(&manifests)]);
+    assert_eq!((rendered.code, rendered.err.as_str()), (0, note));
+    let json: Value =
+        serde_json::from_str(&ask(&agent, &["services", "ingress/controller", "-o", "json"]).out).unwrap();
+    assert_eq!((&json["id"], &json["not_served"]), (&"ingress/controller".into(), &"no-address".into()));
+    let status = ask(&agent, &["status"]).out;
+    assert!(status.contains("1 service, 1 port, 1 backend;"), "only what is served counts: {status}");
+    assert!(
+        status.contains("unserved  1 service without address and node port: ingress/controller\n"),
+        "{status}"
+    );
+    let page = get(&agent.address, "/");
+    assert!(
+        page.contains("<td>ingress/controller</td><td>it has neither an address nor a node port"),
+        "{page}"
+    );
+}
+
+#[test]
+fn headless_and_alias_services_are_listed_on_request() {
+    let folder = folder();
+    fs::write(folder.path().join("manifests/unserved.yaml"), UNSERVED).unwrap();
+    let agent = Agent::start(folder.path());
+    let all = ask(&agent, &["services", "-A", "--all"]).out;
+    let lines: Vec<&str> = all.lines().map(str::trim_end).collect();
+    let expected = [
+        ("ingress     controller", "no address"),
+        ("ingress     db           ClusterIP      None", "headless"),
+        ("ingress     mail         ExternalName   <none>", "alias"),
+        ("shop        web", "1"),
+    ];
+    assert_eq!(lines.len(), 5, "{all}");
+    for (line, (start, end)) in lines[1..].iter().zip(expected) {
+        assert!(line.starts_with(start) && line.ends_with(end), "{start} {end}: {all}");
+    }
+    assert_eq!(ask(&agent, &["services", "-A", "-o", "name"]).out, "ingress/controller\nshop/web\n");
+    for (named, reason) in [("ingress/db", "it is headless"), ("ingress/mail", "an alias in DNS")] {
+        for command in ["services", "backends"] {
+            let run = ask(&agent, &[command, named]);
+            assert!(run.code == 1 && run.err.contains(reason) && run.out.is_empty(), "{run:?}");
+        }
+        let all = ask(&agent, &["services", "--all", named, "-o", "json"]);
+        assert_eq!(all.code, 0, "{all:?}");
+    }
 }
 
 #[test]

@@ -8,10 +8,13 @@ use std::{
 
 use ipnetwork::IpNetwork;
 
-use super::{ProcessorConfig, backends, cache::Cache, placement::Placement, sources::Sources};
+use super::{
+    ProcessorConfig, backends, cache::Cache, not_served::not_served_because, placement::Placement,
+    sources::Sources,
+};
 use crate::{
     Assignment, ContivService, PodId, ServicePort, TrafficPolicy,
-    object::{EndpointSlice, Seniority, Service, ServiceType},
+    object::{EndpointSlice, Seniority, Service},
 };
 
 /// A service as renderers get it, with the processor's own data about it.
@@ -35,7 +38,7 @@ pub(super) fn combine<'a>(
     config: &ProcessorConfig,
 ) -> Option<ServiceRecord> {
     let spec = sources.service;
-    if !is_for_this_proxy(spec, config) {
+    if not_served_because(spec, config).is_some() {
         return None;
     }
     let backends = backends::collect(sources, cache, placement, config.local_endpoint_weight);
@@ -101,24 +104,4 @@ fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     let (ipv4_is_open, ipv6_is_open) = (is_open(true), is_open(false));
     let restricts = |range: &IpNetwork| if range.is_ipv4() { !ipv4_is_open } else { !ipv6_is_open };
     ranges.iter().copied().filter(restricts).collect()
-}
-
-/// kube-proxy's `ShouldSkipService` and the label selector of its watch. One difference: a service without a cluster IP that
-/// has other frontends is used. Kubernetes never stores one; on machines without Kubernetes it is the normal case.
-fn is_for_this_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
-    let has_frontends = !spec.cluster_ips.is_empty()
-        || !spec.external_ips.is_empty()
-        || !spec.load_balancer_ips.is_empty()
-        || spec.ports.iter().any(|port| port.node_port.is_some());
-    is_for_a_proxy(spec) && spec.proxy_name == config.service_proxy_name && has_frontends
-}
-
-/// True if a proxy would serve it, but its label names another proxy.
-pub(super) fn is_left_to_another_proxy(spec: &Service, config: &ProcessorConfig) -> bool {
-    is_for_a_proxy(spec) && spec.proxy_name != config.service_proxy_name
-}
-
-/// True if it is neither an alias nor headless.
-fn is_for_a_proxy(spec: &Service) -> bool {
-    spec.service_type != ServiceType::ExternalName && !spec.headless
 }

@@ -5,10 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{NodeView, Processor, combine::is_left_to_another_proxy};
+use super::{NodeView, Processor, not_served::unserved};
 use crate::{
-    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId,
-    object::{Node, ObjectKind, Service},
+    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId, UnservedService,
+    object::{Node, ObjectKind},
 };
 
 impl Processor {
@@ -93,10 +93,9 @@ impl Processor {
         names.into_iter().map(view).collect()
     }
 
-    /// The services that a label assigns to another proxy, sorted by id.
-    pub fn services_left_to_others(&self) -> impl Iterator<Item = &Service> {
-        let services = self.cache.services.values().map(|service| &**service);
-        services.filter(|service| is_left_to_another_proxy(service, &self.config))
+    /// The stored services that this proxy does not serve, sorted by id.
+    pub fn unserved_services(&self) -> impl Iterator<Item = UnservedService> {
+        self.cache.services.values().filter_map(|service| unserved(service, &self.config))
     }
 
     /// A service as renderers have it; none if it does not exist or is not for this proxy.

@@ -14,6 +14,7 @@ mod interfaces;
 mod introspection;
 mod multi_index;
 mod node_view;
+mod not_served;
 mod placement;
 mod sources;
 mod string_interner;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use contiv_model::ServiceId;
 use jiff::Timestamp;
 
 use super::overview::{Overview, TOP_SERVICES};
@@ -76,6 +77,12 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
             width,
         );
     }
+    if sizes.services_without_address > 0 {
+        let (first, more) = named(&sizes.without_address, sizes.services_without_address);
+        let unserved = counted(sizes.services_without_address, "service");
+        let unserved = format!("{unserved} without address and node port: {first}{more}");
+        line(text, "unserved", &unserved, TextStyle::Warning, width);
+    }
     line(text, "latency", &latency(overview), TextStyle::Plain, width);
     if status.held_deletions.is_some() {
         let held = "too many at once: held; `contiv confirm-deletions` lets them count";
@@ -85,17 +92,23 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
 
 /// The services without backends: the first by name, and the number of others; and the number of refused connections.
 fn without_backends(sizes: &SizesView, refused: u64) -> String {
-    let names: Vec<String> = sizes.without_backends.iter().map(ToString::to_string).collect();
-    let more = match sizes.services_without_backends.saturating_sub(names.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let (first, more) = named(&sizes.without_backends, sizes.services_without_backends);
     let so_far = match refused {
         0 => String::new(),
         1 => "1 connection so far; ".to_owned(),
         count => format!("{count} connections so far; "),
     };
-    format!("{so_far}no backend behind {}{more}", names.join(", "))
+    format!("{so_far}no backend behind {first}{more}")
+}
+
+/// The names of the first of `count` services, and how many more there are.
+fn named(services: &[ServiceId], count: usize) -> (String, String) {
+    let names: Vec<String> = services.iter().map(ToString::to_string).collect();
+    let more = match count.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (names.join(", "), more)
 }
 
 fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contiv_model::ContivService;
+use contiv_model::{ContivService, UnservedService};
 
 use crate::{
     counters::ServiceConnections,
@@ -16,6 +16,8 @@ pub(super) struct Content {
     pub(super) sizes: ServiceSizes,
     pub(super) renderers: Vec<RendererView>,
     pub(super) services: Vec<Arc<ContivService>>,
+    /// Stored services that are not served.
+    pub(super) unserved: Vec<UnservedService>,
     /// None if nothing is counted.
     pub(super) connections: Option<Vec<ServiceConnections>>,
     pub(super) quarantine: Vec<Quarantined>,

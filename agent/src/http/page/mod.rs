@@ -31,6 +31,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
         renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
+        unserved: api.query(|core| core.unserved_services().collect()).await?,
         quarantine: api.query(move |core| core.quarantine(0)).await?,
         history: api.query(move |core| query.records(core, Instant::now())).await?,
     };
@@ -46,6 +47,7 @@ fn render(content: &Content) -> String {
     sections::trace_form(&mut page);
     sections::events(&content.history, &mut page);
     sections::services(content, &mut page);
+    sections::unserved(&content.unserved, &mut page);
     sections::endpoints(&mut page);
     page.finish()
 }

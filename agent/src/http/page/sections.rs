@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contiv_model::{BackendState, ContivService, ServiceId};
+use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
 use jiff::tz::TimeZone;
 
 use super::{
@@ -154,6 +154,36 @@ pub(super) fn services(content: &Content, page: &mut Page) {
     let more = content.services.len().saturating_sub(MAX_SERVICES);
     if more > 0 {
         page.paragraph(&format!("And {more} more: /services, or `contiv services -A`."));
+    }
+}
+
+/// The stored services that are not served: first those without an address, and folded those that no proxy should serve.
+pub(super) fn unserved(unserved: &[UnservedService], page: &mut Page) {
+    if unserved.is_empty() {
+        return;
+    }
+    page.heading("Not served");
+    let (without_address, by_design): (Vec<_>, Vec<_>) =
+        unserved.iter().partition(|service| service.not_served == NotServed::NoAddress);
+    let table = |services: &[&UnservedService], page: &mut Page| {
+        let row = |service: &&UnservedService| -> Row {
+            vec![Box::new(service.id.to_string()), Box::new(service.not_served.to_string())]
+        };
+        let rows: Vec<Row> = services.iter().take(MAX_SERVICES).map(row).collect();
+        page.table(&["service", "why"], &rows);
+        let more = services.len().saturating_sub(MAX_SERVICES);
+        if more > 0 {
+            page.paragraph(&format!("And {more} more: /services?all=true, or `contiv services -A --all`."));
+        }
+    };
+    if !without_address.is_empty() {
+        table(&without_address, page);
+    }
+    if !by_design.is_empty() {
+        let summary = format!("headless, aliases, or left to another proxy: {}", by_design.len());
+        page.raw(&format!("<details><summary>{summary}</summary>\n"));
+        table(&by_design, page);
+        page.raw("</details>\n");
     }
 }
 

@@ -39,6 +39,8 @@ fn overview(problems: usize) -> Overview {
             backends: 80_000,
             services_without_backends: problems,
             left_to_other_proxies: problems,
+            services_without_address: problems,
+            without_address: (0..problems.min(5)).map(|n| ServiceId::new("argo", format!("cd-{n}"))).collect(),
             without_backends: (0..problems.min(5)).map(|n| ServiceId::new("shop", format!("web-{n}"))).collect(),
             services_with_lost_frontends: problems,
             lost_frontends: (0..problems.min(1))
@@ -129,6 +131,7 @@ fn problem_is_shown_in_full_on_a_wide_screen() {
         "ready, but see below",
         "down for 0s: failed to apply",
         "refused   no backend behind shop/web-0, shop/web-1\n",
+        "unserved  2 services without address and node port: argo/cd-0, argo/cd-1\n",
         "retrying",
         "LAST ERRORS",
         "and 2 more",
