@@ -135,7 +135,7 @@ impl ContivService {
     }
 
     /// Compares [`Self::frontends`] of both without building them. May be false although they are equal.
-    pub(crate) fn has_frontends_of(&self, other: &Self) -> bool {
+    pub fn has_frontends_of(&self, other: &Self) -> bool {
         let of_port = |port: &ServicePort| (port.port, port.protocol, port.node_port);
         self.cluster_ips == other.cluster_ips
             && self.external_ips == other.external_ips

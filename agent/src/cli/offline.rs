@@ -28,10 +28,17 @@ use crate::config::{self, Config};
 
 /// The desired state of a node.
 pub(super) struct DesiredState {
-    /// None if no input is usable: such input does not mean an empty state.
-    pub(super) snapshot: Option<Snapshot>,
+    /// The state of the node; none if no input is usable: such input does not mean an empty state.
+    pub(super) processor: Option<Processor>,
     /// True if the input has no problems.
     pub(super) is_good: bool,
+}
+
+impl DesiredState {
+    /// The state for renderers.
+    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+        self.processor.as_ref().map(Processor::snapshot)
+    }
 }
 
 /// The effect of the input on a node with these settings. Prints problems; also that the input has no Node object, if
@@ -48,7 +55,7 @@ pub(super) fn desired_state(
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {
-        return Ok(DesiredState { snapshot: None, is_good });
+        return Ok(DesiredState { processor: None, is_good });
     }
     let processor = processor_with(objects, &config, local_addresses);
     let unserved: Vec<_> = processor.unserved_services().collect();
@@ -57,13 +64,13 @@ pub(super) fn desired_state(
         "{}",
         unserved::notes(unserved.iter().map(|service| (&service.id, &service.not_served)))
     )?;
-    let snapshot = processor.snapshot();
+    let facts = processor.node_facts();
     let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
-    let is_unknown = is_node_needed && snapshot.node == NodeFacts::default();
+    let is_unknown = is_node_needed && facts == NodeFacts::default();
     if !names.contains(config.node_name.as_str()) && (is_named || is_unknown) {
         print_missing_node(&config.node_name, &names, &mut terminal.err)?;
     }
-    Ok(DesiredState { snapshot: Some(snapshot), is_good })
+    Ok(DesiredState { processor: Some(processor), is_good })
 }
 
 fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) -> io::Result<()> {

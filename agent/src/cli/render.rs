@@ -7,11 +7,7 @@ use contiv_model::Snapshot;
 use contiv_renderer::dry_run;
 
 use super::{
-    Outcome, Terminal,
-    input::Manifests,
-    node_settings::NodeSettings,
-    offline::{DesiredState, desired_state},
-    table::Table,
+    Outcome, Terminal, input::Manifests, node_settings::NodeSettings, offline::desired_state, table::Table,
 };
 
 /// Print the dataplane for manifests; needs no privileges and no store
@@ -49,8 +45,8 @@ impl Render {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let parsed = self.manifests.read()?;
         self.manifests.report(&parsed, &mut terminal.err)?;
-        let DesiredState { snapshot, is_good } = desired_state(&parsed, &self.settings, false, terminal)?;
-        let Some(snapshot) = snapshot else {
+        let desired = desired_state(&parsed, &self.settings, false, terminal)?;
+        let Some(snapshot) = desired.snapshot() else {
             return Ok(Outcome::PartialFailure);
         };
         let text = match self.output {
@@ -60,7 +56,7 @@ impl Render {
             Output::Table => table(&snapshot),
         };
         writeln!(terminal.out, "{}", text.trim_end())?;
-        Ok(Outcome::success_if(is_good))
+        Ok(Outcome::success_if(desired.is_good))
     }
 }
 

@@ -278,9 +278,13 @@ pub(super) struct QuarantinedView {
 impl QuarantinedView {
     /// The object (or else the place), the field and the reason.
     pub(super) fn summary(&self) -> String {
-        let Self { source, object, field, reason, .. } = self;
-        let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field).chain([reason]);
-        format!("quarantine: {}", parts.map(String::as_str).collect::<Vec<_>>().join(": "))
+        format!("quarantine: {}: {}", self.object.as_ref().unwrap_or(&self.source), self.problem())
+    }
+
+    /// The field and the reason.
+    pub(super) fn problem(&self) -> String {
+        let parts = self.field.iter().chain([&self.reason]);
+        parts.map(String::as_str).collect::<Vec<_>>().join(": ")
     }
 }
 

@@ -1,6 +1,9 @@
 //! Explains the path of a packet.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Instant,
+};
 
 use axum::{
     Json,
@@ -70,12 +73,13 @@ pub(super) async fn trace(
             name.parse().map_err(|error| bad_request(format!("interface: {error}")))?;
         flow = flow.by_interface(interface);
     }
-    // The node only returns its snapshot; the search through all services runs here.
+    // The node returns its snapshot, and later what it knows about the outcome; the search through all services runs here.
     let snapshot = api.query(Core::snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);
+    let explanation = api.query(move |core| core.explain(trace, Instant::now())).await?;
     Ok(match format {
-        Format::Json => Json(trace).into_response(),
-        Format::Text => trace.to_string().into_response(),
+        Format::Json => Json(explanation).into_response(),
+        Format::Text => explanation.to_string().into_response(),
     })
 }

@@ -7,6 +7,8 @@
 mod carriers;
 mod deletion_guard;
 mod describe;
+mod explanation;
+mod former_frontends;
 mod history;
 mod object_changes;
 mod own_node;
@@ -26,7 +28,7 @@ use std::{
 
 use contiv_model::{
     ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, ProcessorConfig, ServiceId, Snapshot, UnservedService, object::ObjectKind,
+    Processor, ProcessorConfig, ServiceId, Snapshot, Trace, UnservedService, object::ObjectKind,
     processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange};
@@ -43,6 +45,7 @@ use super::{
 use crate::health::{HealthUpdate, ProxyHealth};
 use carriers::CarrierReassignment;
 use deletion_guard::{DeletionDecision, DeletionGuard};
+use former_frontends::FormerFrontends;
 use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
 use pods::{PodAddition, PodAdditions};
@@ -52,6 +55,8 @@ use store_state::{SAVED_LIMIT, StoreState};
 use verification::{VerificationResult, Verifications};
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
+pub use explanation::{Caveat, Explanation, FormerDestination};
+pub use former_frontends::FormerFrontend;
 pub use history::{HistoryLimits, Outcome, Record};
 pub use object_changes::ObjectChanges;
 pub use own_node::own_node_key;
@@ -60,6 +65,9 @@ pub use renderers::{LastError, LastReport, RendererView};
 pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
+
+/// The most objects in quarantine that the answer to a trace names.
+const MAX_QUARANTINED_CAVEATS: usize = 3;
 
 /// The configuration of the core.
 #[derive(Debug, Clone)]
@@ -96,6 +104,7 @@ pub struct Core {
     store_name: String,
     processor: Processor,
     quarantine: Quarantine,
+    former_frontends: FormerFrontends,
     guard: DeletionGuard,
     own_node: OwnNode,
     carriers: CarrierReassignment,
@@ -128,6 +137,7 @@ impl Core {
         let interval = config.verification.interval;
         Self {
             quarantine: Quarantine::of_store(&config.store),
+            former_frontends: FormerFrontends::default(),
             store_name: config.store,
             processor,
             guard: DeletionGuard::new(config.guard),
@@ -409,6 +419,7 @@ impl Core {
         let event = self.history.next_seq_num();
         self.carriers.set_carriers_of_changes(&mut changes, event);
         self.quarantine.update_services(&changes.services, self.now);
+        self.former_frontends.update(&changes.services, self.now.time);
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
         let has_work = !renderers.is_empty();
@@ -752,6 +763,56 @@ impl Core {
     /// The current snapshot for renderers; none before there is a list of the store or its saved state.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.store.is_synced.then(|| self.carriers.with_carriers(self.processor.snapshot()))
+    }
+
+    /// Adds to the outcome of a flow what the stored objects and the state of this agent say about it.
+    pub fn explain(&self, trace: Trace, now: Instant) -> Explanation {
+        let reasons = self.processor.reasons(&trace);
+        let trace = Trace { reasons, ..trace };
+        let former = self.former_destination(&trace);
+        Explanation { former, caveats: self.caveats(&trace, now), trace }
+    }
+
+    /// The service that had the destination of a flow, if no service has it now.
+    fn former_destination(&self, trace: &Trace) -> Option<FormerDestination> {
+        let flow = &trace.flow;
+        let is_node_port = self.processor.serves_node_ports_at(flow.to());
+        let frontend = self.former_frontends.find(flow, is_node_port)?;
+        let service = self.processor.service(&frontend.service);
+        let now = service.map(|service| service.addresses().collect());
+        trace.matched_port.is_none().then(|| FormerDestination { frontend: frontend.clone(), now })
+    }
+
+    /// Why the state behind the outcome of a flow may not be the one that is meant.
+    fn caveats(&self, trace: &Trace, now: Instant) -> Vec<Caveat> {
+        let revision = self.store.revision;
+        let mut caveats = Vec::new();
+        if self.store.is_from_mirror {
+            caveats.push(Caveat::FromMirror { revision });
+        }
+        caveats.extend(self.store.down.clone().map(|StoreDown { since, reason }| Caveat::StoreDown {
+            since,
+            reason,
+            revision,
+        }));
+        caveats.extend(self.guard.held().map(|held| Caveat::HeldDeletions { objects: held.objects }));
+        let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
+        let is_relevant = |object: &ObjectKey| match (&trace.matched_port, object) {
+            (_, ObjectKey::Node(name)) => name == self.own_node.name(),
+            (Some(port), ObjectKey::Service(id) | ObjectKey::Endpoints(id)) => *id == port.service,
+            (Some(port), ObjectKey::EndpointSlice(slice)) => self.processor.is_slice_of(slice, &port.service),
+            // It may be the one with this destination.
+            (None, ObjectKey::Service(_)) => !is_known(object),
+            _ => false,
+        };
+        let quarantined = self.quarantine.concerning(is_relevant, is_known, MAX_QUARANTINED_CAVEATS);
+        caveats.extend(quarantined.into_iter().map(Caveat::quarantined));
+        let failing = self.renderers(now).into_iter().filter(|renderer| renderer.failures > 0);
+        caveats.extend(failing.filter_map(|renderer| {
+            let error = renderer.last_error?.error;
+            Some(Caveat::RendererFailing { renderer: renderer.name.to_string(), error })
+        }));
+        caveats
     }
 
     /// Every service as renderers have it.

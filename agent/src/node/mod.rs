@@ -34,9 +34,9 @@ mod verifier_thread;
 mod tests;
 
 pub use self::core::{
-    Core, CoreConfig, GuardConfig, HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus,
-    ObjectChanges, Outcome, Quarantined, Record, RendererView, Status, StoreDown, VerificationConfig,
-    VerificationView,
+    Caveat, Core, CoreConfig, Explanation, FormerDestination, FormerFrontend, GuardConfig, HeldDeletions,
+    HistoryLimits, LastError, LastReport, MirrorStatus, ObjectChanges, Outcome, Quarantined, Record,
+    RendererView, Status, StoreDown, VerificationConfig, VerificationView,
 };
 pub use api::{Question, Reply, Request};
 pub use driver::{Node, NodeConfig, StoreFeedEnded};

@@ -67,7 +67,7 @@ impl Agent {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         self.process.signal(signal);
     }
 

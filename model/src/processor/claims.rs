@@ -109,7 +109,8 @@ impl Claims {
         self.claims.pairs_from(first).take_while(move |(frontend, _)| is_there(frontend)).map(|(_, who)| who)
     }
 
-    fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {
+    /// The service that holds a frontend.
+    pub(super) fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {
         self.claims.values(frontend).next().map(|claimant| &claimant.service)
     }
 }

@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
 use super::{NodeView, Processor, not_served::unserved};
 use crate::{
-    ContivService, InterfaceName, NodeName, Object, ObjectKey, PodId, ServiceId, UnservedService,
+    ContivService, EndpointSliceId, InterfaceName, NodeFacts, NodeName, Object, ObjectKey, PodId, ServiceId,
+    UnservedService,
     object::{Node, ObjectKind},
 };
 
@@ -91,6 +93,28 @@ impl Processor {
             }
         };
         names.into_iter().map(view).collect()
+    }
+
+    /// The facts about this node.
+    pub fn node_facts(&self) -> NodeFacts {
+        self.facts()
+    }
+
+    /// True if node ports answer at this address.
+    pub fn serves_node_ports_at(&self, address: IpAddr) -> bool {
+        self.placement.facts.node_port_ips().any(|ip| *ip == address)
+    }
+
+    /// True if an endpoint slice belongs to a service: by its last good state, or else by its name, which begins with that of
+    /// the service.
+    pub fn is_slice_of(&self, slice: &EndpointSliceId, service: &ServiceId) -> bool {
+        let known = self.cache.endpoint_slices.get(slice).and_then(|slice| slice.service.as_ref());
+        let is_named_so = || {
+            let rest = slice.name.strip_prefix(&*service.name);
+            slice.namespace == service.namespace
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        known.map_or_else(is_named_so, |known| known == service)
     }
 
     /// The stored services that this proxy does not serve, sorted by id.

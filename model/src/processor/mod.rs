@@ -16,6 +16,7 @@ mod multi_index;
 mod node_view;
 mod not_served;
 mod placement;
+mod reasons;
 mod sources;
 mod string_interner;
 mod topology;

@@ -127,6 +127,11 @@ impl Placement {
         Self { facts, node_name: this.clone(), zone, own_ips, local_cidrs, all_node_ips, redirects }
     }
 
+    /// True if the store or the configuration gives this address to this node.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.own_ips.contains(&address)
+    }
+
     /// Locates this address.
     pub(super) fn place(&self, address: &EndpointAddress) -> Place {
         // Located by the pod's main address: the custom one may be of any network.

@@ -72,7 +72,7 @@ impl<'a> Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]> {
     }
 }
 
-fn is_usable(slice: &EndpointSlice) -> bool {
+pub(super) fn is_usable(slice: &EndpointSlice) -> bool {
     slice.address_type != AddressType::Fqdn
 }
 

@@ -7,6 +7,7 @@ mod delivery;
 mod egress;
 mod flow;
 mod lookup;
+mod reason;
 mod text;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -21,6 +22,7 @@ use lookup::{Claim, find, is_service};
 pub use delivery::{Affinity, Candidate, Delivery, Masquerade, Pool, Rule};
 pub use flow::{Client, Detection, Flow, MixedFamilies};
 pub use lookup::{FrontendKind, LostClaim, MatchedPort};
+pub use reason::{EndpointPortName, Reason, ServicePortName};
 
 /// The outcome of a flow, with its reasons. The text form is for people, the JSON form for programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub struct Trace {
     pub lost: Vec<LostClaim>,
     /// The outcome.
     pub verdict: Verdict,
+    /// More about why: reasons in stored objects, which only [`crate::Processor::reasons`] knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
 }
 
 /// The outcome of a flow.
@@ -105,6 +110,7 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
         matched_port: claim.map(|claim| claim.matched_port()),
         lost,
         verdict,
+        reasons: Vec::new(),
     }
 }
 

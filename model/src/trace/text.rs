@@ -39,18 +39,18 @@ impl Display for Trace {
             )?;
         }
         match &self.verdict {
-            Verdict::Backends(delivery) => write_delivery(f, delivery),
+            Verdict::Backends(delivery) => write_delivery(f, delivery)?,
             Verdict::Rejected(reason) => {
                 line(f, "verdict", "REJECTED: the client is refused at once (TCP reset or ICMP error)")?;
-                line(f, "why", reason)
+                line(f, "why", reason)?;
             }
             Verdict::Dropped(reason) => {
                 line(f, "verdict", "DROPPED: the client gets no answer")?;
-                line(f, "why", reason)
+                line(f, "why", reason)?;
             }
             Verdict::Routed => {
                 line(f, "verdict", "ROUTED: it is left as it is, and routes lead to the backends")?;
-                line(f, "why", "the renderer route carries this service; `ip route get` says where to")
+                line(f, "why", "the renderer route carries this service; `ip route get` says where to")?;
             }
             Verdict::Egress => {
                 line(f, "verdict", "EGRESS: it leaves the cluster with the address of this node")?;
@@ -58,12 +58,13 @@ impl Display for Trace {
                     f,
                     "why",
                     "masquerade-egress, and the destination is in none of the non-masquerade-cidrs",
-                )
+                )?;
             }
             Verdict::Untouched => {
-                line(f, "verdict", "UNTOUCHED: not a service; routing and other tools decide")
+                line(f, "verdict", "UNTOUCHED: no service answers there; routing and other tools decide")?;
             }
         }
+        self.reasons.iter().try_for_each(|reason| line(f, "why", reason))
     }
 }
 
@@ -191,7 +192,7 @@ impl Display for RejectReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoBackends => f.write_str(
-                "no backend anywhere is ready, or terminating and still serving; look at the endpoints and their probes",
+                "no backend anywhere is ready, or terminating and still serving",
             ),
             Self::BackendsOfOtherFamily => f.write_str(
                 "all backends are of the other address family, IPv4 or IPv6; look at ipFamilies of the service and at what \

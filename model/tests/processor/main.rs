@@ -16,6 +16,7 @@ mod introspection;
 mod laws;
 mod node_facts;
 mod placement;
+mod reasons;
 mod resync;
 mod services;
 mod topology;

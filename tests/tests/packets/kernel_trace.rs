@@ -94,6 +94,10 @@ fn blocking_route_is_reported() -> Result<()> {
         let after = from_node()?;
         let expected = format!("this node itself has no route to {address}, or one that leads nowhere");
         assert!(after.code == Some(1) && after.out.contains(&expected), "{after:?}");
+        assert!(
+            after.out.contains("No resync makes that route") && !after.out.contains("`contiv resync`"),
+            "{after:?}"
+        );
         let of_pod = trace(lab, &web(lab), &[])?;
         assert_eq!(of_pod.code, Some(0), "its packets are translated first: {of_pod:?}");
         Ok(())

@@ -4,17 +4,24 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use contiv_model::{Flow, trace};
+use contiv_model::{Flow, Processor};
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use serde_json::Value;
 
-use crate::cli::{
-    Terminal,
-    agent_argument::AgentArgument,
-    input::{self, print_findings},
-    node_settings::NodeSettings,
-    offline::{DesiredState, desired_state},
-    views::ServiceView,
+use crate::{
+    cli::{
+        Terminal,
+        agent_argument::AgentArgument,
+        input::{self, print_findings},
+        node_settings::NodeSettings,
+        offline::{DesiredState, desired_state},
+        views::{QuarantinedView, RendererStateView, ServiceView},
+    },
+    node::Explanation,
 };
+
+/// For a query that fails.
+const HINT: &str = "failed to query the agent; to read manifests instead, use -f";
 
 /// The agent or the manifests that are queried.
 #[derive(Debug, Args)]
@@ -34,7 +41,7 @@ pub(super) struct TraceTarget {
 pub(super) enum Source<'a> {
     Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.
-    Manifests(Box<contiv_model::Snapshot>),
+    Manifests(Box<Processor>),
 }
 
 impl TraceTarget {
@@ -46,29 +53,50 @@ impl TraceTarget {
         }
         let parsed = input::read(&self.files)?;
         print_findings(&parsed, &mut terminal.err)?;
-        let DesiredState { snapshot, is_good } = desired_state(&parsed, &self.settings, true, terminal)?;
-        Ok((snapshot.map(|snapshot| Source::Manifests(Box::new(snapshot))), is_good))
+        let DesiredState { processor, is_good } = desired_state(&parsed, &self.settings, true, terminal)?;
+        Ok((processor.map(|processor| Source::Manifests(Box::new(processor))), is_good))
     }
 }
 
 impl Source<'_> {
-    /// The services there are.
+    /// The stored services, also those that are not served.
     pub(super) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
         match self {
-            Self::Agent(agent) => {
-                agent.get("/services").context("failed to query the agent; to read manifests instead, use -f")
-            }
-            Self::Manifests(snapshot) => {
-                let view = |service| Ok(serde_json::from_value(serde_json::to_value(service)?)?);
-                snapshot.services.values().map(|service| view(&**service)).collect()
+            Self::Agent(agent) => agent.get("/services?all=true").context(HINT),
+            Self::Manifests(processor) => {
+                let view = |value: serde_json::Result<Value>| Ok(serde_json::from_value(value?)?);
+                let served = processor.services().map(|(_, service)| serde_json::to_value(&**service));
+                let unserved = processor.unserved_services().map(serde_json::to_value);
+                served.chain(unserved).map(view).collect()
             }
         }
     }
 
-    pub(super) fn trace(&self, flow: &Flow) -> anyhow::Result<contiv_model::Trace> {
+    /// Why a service is in quarantine; none if it is not, or if there is no agent.
+    pub(super) fn quarantined(&self, service: &str) -> anyhow::Result<Option<String>> {
+        let Self::Agent(agent) = self else { return Ok(None) };
+        let quarantine: Vec<QuarantinedView> = agent.get("/quarantine").context(HINT)?;
+        let object = format!("service {service}");
+        let is_it = |entry: &&QuarantinedView| {
+            entry.object.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&object))
+        };
+        Ok(quarantine.iter().find(is_it).map(QuarantinedView::problem))
+    }
+
+    /// The renderers of the agent; none without one.
+    pub(super) fn renderers(&self) -> anyhow::Result<Option<Vec<RendererStateView>>> {
+        match self {
+            Self::Agent(agent) => agent.get("/renderers").context(HINT).map(Some),
+            Self::Manifests(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn trace(&self, flow: &Flow) -> anyhow::Result<Explanation> {
         let agent = match self {
             Self::Agent(agent) => agent,
-            Self::Manifests(snapshot) => return Ok(trace(snapshot, flow)),
+            Self::Manifests(processor) => {
+                return Ok(Explanation { trace: processor.trace(flow), former: None, caveats: Vec::new() });
+            }
         };
         let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
         let interface = flow
@@ -76,7 +104,7 @@ impl Source<'_> {
             .map(|name| format!("&interface={}", percent_encoded(&name.0)))
             .unwrap_or_default();
         let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
-        agent.get(&path).context("failed to query the agent; to read manifests instead, use -f")
+        agent.get(&path).context(HINT)
     }
 }
 

@@ -65,9 +65,8 @@ impl Trace {
         };
         let (source, is_good) = self.target.open(terminal)?;
         let Some(source) = source else { return Ok(Outcome::PartialFailure) };
-        let flow = flow.or_else(|target| {
-            anyhow::Ok(self.flow(resolve(target, self.from.address, &source.services()?)?)?)
-        })?;
+        let flow =
+            flow.or_else(|target| anyhow::Ok(self.flow(resolve(target, self.from.address, &source)?)?))?;
         let (text, json, agrees): (_, Value, _) = if self.kernel {
             let comparison = kernel::compare(&source, &flow)?;
             (comparison.to_string(), serde_json::to_value(&comparison)?, comparison.agrees())

@@ -4,7 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::bail;
 
-use super::ends::{Destination, ServiceTarget};
+use super::{
+    desired::Source,
+    ends::{Destination, ServiceTarget},
+};
 use crate::cli::{
     UsageError,
     suggest::suggest,
@@ -14,22 +17,26 @@ use crate::cli::{
 /// An address of the service in the client's family: a cluster IP, or else another one.
 ///
 /// # Errors
-/// When there is no such service, or no such address; [`UsageError`] when it has several ports.
+/// When there is no such service, it is not served, or has no such address; [`UsageError`] when it has several ports.
 pub(super) fn resolve(
     target: &ServiceTarget,
     from: IpAddr,
-    services: &[ServiceView],
+    source: &Source<'_>,
 ) -> anyhow::Result<Destination> {
+    let services = source.services()?;
     let name = format!("{}/{}", target.name.namespace_or("default"), target.name.name);
     let Some(service) = services.iter().find(|service| service.id.to_string() == name) else {
+        if let Some(problem) = source.quarantined(&name)? {
+            bail!("service {name} is in quarantine: {problem}; nothing of it is in use");
+        }
         let known: Vec<String> = services.iter().map(|service| service.id.to_string()).collect();
         let hint =
             suggest(&name, &known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        bail!(
-            "there is no service {name} to connect to: it is not stored, headless, an alias, in quarantine, or left to \
-             another proxy{hint}"
-        );
+        bail!("there is no service {name} to connect to: it is not stored{hint}");
     };
+    if let Some(reason) = &service.not_served {
+        bail!("service {name} is not served: {reason}");
+    }
     let port = port(target, service)?;
     let protocol = port.protocol.parse().map_err(|error| UsageError(format!("{error}")))?;
     let of_family = |address: &IpAddr| address.is_ipv4() == from.is_ipv4();

@@ -48,3 +48,58 @@ async fn wrong_arguments_of_trace_are_named() {
         assert!(reason.contains(expected) && reason.contains("as in /trace?"), "{arguments}: {reason}");
     }
 }
+
+#[tokio::test]
+async fn trace_says_that_its_state_may_be_outdated() {
+    let (spec, renderer) = TestRenderer::new("test");
+    let harness = ready(vec![spec]).await;
+    harness.renderer("test", |view| view.ready).await;
+    assert!(ok(&harness, WEB).await.get("caveats").is_none());
+    // A service that cannot be used does not concern another one.
+    harness.deliver(batch(8, vec![put(bad_service("db")), put(bad_service("web"))])).await;
+    harness.deliver(FeedEvent::Down { reason: "no login".to_owned() }).await;
+    harness.history(|records| records.iter().any(|record| record.kind == "store-down")).await;
+    let caveats = ok(&harness, WEB).await["caveats"].clone();
+    let (down, quarantined) = (&caveats[0]["store-down"], &caveats[1]["quarantined"]);
+    assert_eq!((&down["reason"], &down["revision"]), (&"no login".into(), &8.into()), "{caveats}");
+    assert_eq!(
+        (&quarantined["object"], &quarantined["active_state"]),
+        (&"service default/web".into(), &"last good".into()),
+        "{caveats}"
+    );
+    assert_eq!(caveats.as_array().map(Vec::len), Some(2), "{caveats}");
+    let (_, text) = request(&harness, LOOPBACK, "GET", &format!("{WEB}&format=text")).await;
+    assert!(
+        text.contains("\nstate     the store is down since ")
+            && text.contains(": no login; this is its state at revision 8\n"),
+        "{text}"
+    );
+
+    renderer.set(Mode::Fail);
+    harness.deliver(batch(9, vec![put(slice("web", 2))])).await;
+    harness.renderer("test", |view| view.failures > 0).await;
+    let caveats = ok(&harness, WEB).await["caveats"].to_string();
+    assert!(
+        caveats.contains("{\"renderer-failing\":{\"error\":") && caveats.contains("\"renderer\":\"test\""),
+        "{caveats}"
+    );
+}
+
+#[tokio::test]
+async fn trace_of_former_address_names_service() {
+    let harness = ready(vec![]).await;
+    harness.deliver(batch(8, vec![put(service("web", 2))])).await;
+    harness.history(|records| records.len() == 2).await;
+    let json = ok(&harness, WEB).await;
+    let former = &json["former"];
+    assert_eq!(
+        (&former["service"], &former["frontend"]),
+        (&"default/web".into(), &"10.96.0.1:80/tcp".into()),
+        "{json}"
+    );
+    assert_eq!(former["now"], serde_json::json!(["10.96.0.2"]), "{json}");
+    // It has it again.
+    harness.deliver(batch(9, vec![put(service("web", 1))])).await;
+    harness.history(|records| records.len() == 3).await;
+    assert!(ok(&harness, WEB).await.get("former").is_none());
+}

@@ -230,35 +230,9 @@ impl Quarantine {
 
     /// The entries, [`MAX_LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
     pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
-        let active_state = |object: &ObjectKey| if is_known(object) { "last good" } else { "nothing" };
-        let values =
-            self.undecodable_values().map(|(key, BadEntry { object, reason, is_used, since, .. })| {
-                let title = object.as_ref().map(ToString::to_string);
-                Quarantined {
-                    source: self.shown_source(key, title.as_ref()),
-                    object: title,
-                    field: None,
-                    reason: reason.clone(),
-                    since: *since,
-                    active_state: if *is_used { Some("the rest") } else { object.as_ref().map(active_state) },
-                }
-            });
-        let problems = self.problems.iter().map(|(problem, since)| Quarantined {
-            source: self.shown_source(&problem.source, problem.object.as_ref()),
-            object: problem.object.clone(),
-            field: problem.field.clone(),
-            reason: problem.reason.clone(),
-            since: *since,
-            active_state: problem.object.as_deref().and_then(object_of).as_ref().map(active_state),
-        });
-        let rejected = self.rejected.iter().map(|((renderer, id), (rejected, since))| Quarantined {
-            source: format!("renderer {renderer}"),
-            object: Some(ObjectKey::Service(id.clone()).to_string()),
-            field: None,
-            reason: rejected.reason.clone(),
-            since: *since,
-            active_state: Some(rejected.active_state),
-        });
+        let values = self.undecodable_values().map(|(key, entry)| self.bad_value(key, entry, &is_known));
+        let problems = self.problems.iter().map(|(problem, since)| self.problem(problem, *since, &is_known));
+        let rejected = self.rejected.iter().map(rejected_service);
         let of_other_family = self.of_other_family.iter().map(|(id, since)| {
             let object = ObjectKey::Service(id.clone());
             let key = wire::stored_key(&object).map(|key| key.to_path()).unwrap_or_default();
@@ -273,6 +247,77 @@ impl Quarantine {
             }
         });
         values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(MAX_LISTED).collect()
+    }
+
+    /// The first `count` entries of objects that are `relevant`, or unknown. Those that all backends of another family put there
+    /// are left out.
+    pub(super) fn concerning(
+        &self,
+        relevant: impl Fn(&ObjectKey) -> bool,
+        is_known: impl Fn(&ObjectKey) -> bool,
+        count: usize,
+    ) -> Vec<Quarantined> {
+        let values = self.undecodable_values();
+        let values = values.filter(|(_, entry)| entry.object.as_ref().is_some_and(&relevant));
+        let values = values.map(|(key, entry)| self.bad_value(key, entry, &is_known));
+        // A file or folder that cannot be read may hold anything.
+        let problems = self.problems.iter().filter(|(problem, _)| match &problem.object {
+            Some(object) => object_of(object).as_ref().is_some_and(&relevant),
+            None => true,
+        });
+        let problems = problems.map(|(problem, since)| self.problem(problem, *since, &is_known));
+        let rejected = self.rejected.iter();
+        let rejected = rejected.filter(|((_, id), _)| relevant(&ObjectKey::Service(id.clone())));
+        values.chain(problems).chain(rejected.map(rejected_service)).take(count).collect()
+    }
+
+    fn bad_value(&self, key: &str, entry: &BadEntry, is_known: impl Fn(&ObjectKey) -> bool) -> Quarantined {
+        let BadEntry { object, reason, is_used, since, .. } = entry;
+        let title = object.as_ref().map(ToString::to_string);
+        let state = |object: &ObjectKey| active_state(is_known(object));
+        Quarantined {
+            source: self.shown_source(key, title.as_ref()),
+            object: title,
+            field: None,
+            reason: reason.clone(),
+            since: *since,
+            active_state: if *is_used { Some("the rest") } else { object.as_ref().map(state) },
+        }
+    }
+
+    fn problem(
+        &self,
+        problem: &Problem,
+        since: Timestamp,
+        is_known: impl Fn(&ObjectKey) -> bool,
+    ) -> Quarantined {
+        let object = problem.object.as_deref().and_then(object_of);
+        Quarantined {
+            source: self.shown_source(&problem.source, problem.object.as_ref()),
+            object: problem.object.clone(),
+            field: problem.field.clone(),
+            reason: problem.reason.clone(),
+            since,
+            active_state: object.map(|object| active_state(is_known(&object))),
+        }
+    }
+}
+
+/// The state in use of an object that cannot be used as it is stored.
+const fn active_state(is_known: bool) -> &'static str {
+    if is_known { "last good" } else { "nothing" }
+}
+
+fn rejected_service(
+    ((renderer, id), (rejected, since)): (&(Arc<str>, ServiceId), &(Rejected, Timestamp)),
+) -> Quarantined {
+    Quarantined {
+        source: format!("renderer {renderer}"),
+        object: Some(ObjectKey::Service(id.clone()).to_string()),
+        field: None,
+        reason: rejected.reason.clone(),
+        since: *since,
+        active_state: Some(rejected.active_state),
     }
 }
 
