@@ -113,7 +113,7 @@ async fn run_until_stopped(
     let stop = CancellationToken::new();
     let api = Api::new(requests.clone(), metrics, health_check_queries, log_level, counters(config))
         .with_interfaces(contiv_renderer::has_interface)
-        .with_configuration(config.to_toml().unwrap_or_else(|error| format!("# {error}\n")));
+        .with_configuration(published(config).to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(metrics_server) = metrics_server {
@@ -310,6 +310,11 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
         // Without a service manager nothing receives it, and a full queue contains a reload already.
         let _ = reloads.try_send(());
     }
+}
+
+/// The configuration as commands read it, which run in another folder.
+fn published(config: &Config) -> Config {
+    Config { store: config.store.absolute(), ..config.clone() }
 }
 
 #[cfg(test)]

@@ -64,6 +64,20 @@ impl FromStr for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// The same store, for a process in any working directory.
+    #[must_use]
+    pub fn absolute(&self) -> Self {
+        match self {
+            Self::Dir { path, links } => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                Self::Dir { path, links: *links }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
 /// A folder, and the options for reading it.
 fn dir(text: &str) -> Result<StoreUrl, String> {
     let (path, links) = match text.rsplit_once('?') {

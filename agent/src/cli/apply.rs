@@ -64,7 +64,8 @@ impl Apply {
             }
             return Ok(Outcome::success_if(are_all_valid));
         }
-        self.store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
+        let store = self.store.choose(&mut terminal.err)?;
+        store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
         Ok(Outcome::success_if(are_all_valid))
     }
 }

@@ -1,6 +1,12 @@
 //! Requests to a running agent over its debug HTTP.
 
-use std::{fmt, net::Ipv6Addr, str::FromStr, time::Duration};
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv6Addr, UdpSocket},
+    pin::pin,
+    str::FromStr,
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail};
 use axum::{
@@ -13,15 +19,21 @@ use axum::{
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    time::timeout,
 };
+
+use super::{agent_absence, listener_process::stopped_listener};
 
 /// The timeout of an agent. It answers within 3 s, if only to report that it is busy; long lists take a little more.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The default port of agents.
 const DEFAULT_PORT: u16 = 9999;
+/// How long an agent may be silent before the state of its process is looked at.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 /// The limit of an answer.
 const SIZE_LIMIT: usize = 256 << 20;
 
@@ -60,6 +72,23 @@ impl FromStr for Server {
     }
 }
 
+impl Server {
+    /// True if it is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        // Only to an own address a socket can be bound.
+        let is_own = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+        self.host == "localhost" || self.host.parse().is_ok_and(is_own)
+    }
+}
+
+/// Nothing listens at the address of an agent.
+#[derive(Debug, Error)]
+#[error("no agent at {server} ({source}): is the agent running? --agent sets its address")]
+struct NoAgent {
+    server: Server,
+    source: io::Error,
+}
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
@@ -76,10 +105,10 @@ impl fmt::Display for Server {
 /// # Errors
 /// When there is no answer in time, or one without success. The error contains the agent's text.
 pub(super) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
-    send_request(server, Method::GET, path, TIME_LIMIT)
+    send_request(server, Method::GET, path, TIME_LIMIT).map_err(|error| explained(server, error))
 }
 
-/// [`get`] with another timeout.
+/// [`get`] with another timeout, and without advice where no agent runs.
 ///
 /// # Errors
 /// As [`get`].
@@ -92,7 +121,18 @@ pub(super) fn get_within(server: &Server, path: &str, limit: Duration) -> anyhow
 /// # Errors
 /// As [`get`].
 pub(super) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
-    send_request(server, Method::POST, path, TIME_LIMIT)
+    send_request(server, Method::POST, path, TIME_LIMIT).map_err(|error| explained(server, error))
+}
+
+/// Adds what the kernel of this machine does if no agent runs on it.
+fn explained(server: &Server, error: anyhow::Error) -> anyhow::Error {
+    if !error.is::<NoAgent>() || !server.is_local() {
+        return error;
+    }
+    match agent_absence::advice() {
+        advice if advice.is_empty() => error,
+        advice => anyhow!("{error}\n{advice}"),
+    }
 }
 
 fn send_request(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::Result<String> {
@@ -100,20 +140,30 @@ fn send_request(server: &Server, method: Method, path: &str, limit: Duration) ->
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    let exchange = async {
-        let exchange = async { connect(server).await?.request(method, path).await };
-        tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| {
+    runtime.block_on(async {
+        let mut exchange = pin!(async { connect(server).await?.request(method, path).await });
+        let silence = limit.min(SILENCE_LIMIT);
+        if let Ok(answer) = timeout(silence, &mut exchange).await {
+            return answer;
+        }
+        // A stopped process never answers: its connections are accepted by the kernel.
+        if let Some(pid) = stopped_listener(server.port).filter(|_| server.is_local()) {
+            bail!(
+                "the agent at {server} is stopped (state T), its process {pid}, by a signal or a debugger: `kill -CONT {pid}` lets it \
+                 go on\nMeanwhile the rules in the kernel serve as last programmed, without later changes."
+            );
+        }
+        timeout(limit.saturating_sub(silence), exchange).await.unwrap_or_else(|_| {
             let limit = limit.as_secs();
             Err(anyhow!("{server} has not answered within {limit} s; see its log"))
         })
-    };
-    runtime.block_on(exchange)
+    })
 }
 
 async fn connect(server: &Server) -> anyhow::Result<Connection> {
     let stream = TcpStream::connect((server.host.as_str(), server.port))
         .await
-        .with_context(|| format!("no agent at {server}: is the agent running? --agent sets its address"))?;
+        .map_err(|source| NoAgent { server: server.clone(), source })?;
     let name = server.to_string();
     let host = name.replace("http://", "");
     Connection::open(stream, name, host).await

@@ -4,6 +4,7 @@
 
 mod actions;
 mod agent;
+mod agent_absence;
 mod agent_argument;
 mod apply;
 mod backends;
@@ -25,6 +26,7 @@ mod http_client;
 mod input;
 mod kubectl_plugin;
 mod latency;
+mod listener_process;
 mod listing;
 mod man;
 mod migrate;

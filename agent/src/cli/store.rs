@@ -1,15 +1,18 @@
 //! The common part of commands that use the store.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, io::Write, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use contiv_proto::{Key, Kind};
 use contiv_store::{Entry, Store, StoreUrl, etcd::EtcdAccess};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::UsageError;
-use crate::config::{Config, EtcdFlags, Settings};
+use super::{UsageError, agent_argument::AgentArgument, http_client};
+use crate::config::{Config, EtcdFlags, Settings, file};
+
+/// How long an agent is waited for, when it is asked for its store.
+const AGENT_TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// Up to this many objects are read one by one; for more, all objects of their kinds are listed.
 const SINGLE_READS: usize = 32;
@@ -20,7 +23,7 @@ const READS_AT_A_TIME: usize = 8;
 #[derive(Debug, Args)]
 pub(super) struct StoreArgument {
     /// The store: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG] to read only [default:
-    /// that of the agent's configuration]
+    /// that of the running agent, or else of its configuration]
     #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
     store: Option<StoreUrl>,
 
@@ -29,38 +32,82 @@ pub(super) struct StoreArgument {
     config: Option<PathBuf>,
 
     #[command(flatten)]
+    agent: AgentArgument,
+
+    #[command(flatten)]
     etcd: EtcdFlags,
 }
 
+/// A store, and how to get into it.
+#[derive(Debug)]
+pub(super) struct StoreTarget {
+    url: StoreUrl,
+    access: Result<EtcdAccess, Vec<String>>,
+    /// Whether the command line or the environment names it.
+    is_named: bool,
+}
+
 impl StoreArgument {
-    /// Opens it, and runs `work`.
-    pub(super) fn run<T>(
-        &self,
-        work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+    /// The store that is named; else that of the running agent; else that of its configuration. Prints which of them it is,
+    /// unless it is named.
+    pub(super) fn choose(&self, err: &mut impl Write) -> anyhow::Result<StoreTarget> {
         if let Some(url) = &self.store {
-            return run(url, &self.etcd, work);
+            return Ok(StoreTarget { url: url.clone(), access: self.etcd.access(url), is_named: true });
+        }
+        let agent = &self.agent.agent;
+        let mut reason = String::new();
+        if self.config.is_none() {
+            match self.configuration_of_agent() {
+                Ok(config) => {
+                    writeln!(err, "note: store {}, that of the agent at {agent}", config.store)?;
+                    return Ok(self.of_configuration(&config, false));
+                }
+                // Of several lines the first one says why.
+                Err(error) => reason = error.to_string().lines().next().unwrap_or_default().to_owned(),
+            }
         }
         let config =
             Config::from_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
+        let whose = match &config {
+            Some(_) => format!("that of {}", Config::DEFAULT_FILE),
+            None => "the default one".to_owned(),
+        };
         // Without a file the agent has its defaults, and so its default store.
         let config = config.unwrap_or_default();
+        if self.config.is_none() {
+            writeln!(err, "note: store {}, {whose}; {reason}", config.store)?;
+        }
+        Ok(self.of_configuration(&config, self.config.is_some()))
+    }
+
+    /// # Errors
+    /// When no agent answers. That of another machine is not asked: a folder or an address in its configuration means something
+    /// else here.
+    fn configuration_of_agent(&self) -> anyhow::Result<Config> {
+        let agent = &self.agent.agent;
+        ensure!(agent.is_local(), "the agent at {agent} is on another machine");
+        let text = http_client::get_within(agent, "/config", AGENT_TIME_LIMIT)?;
+        Ok(file::parse_of_any_version("/config", &text)?)
+    }
+
+    fn of_configuration(&self, config: &Config, is_named: bool) -> StoreTarget {
         let access = self.etcd.over(&config.store, config.etcd_access());
-        run_with(&config.store, access, work)
-            .with_context(|| "the store is that of the agent's configuration; --store names another")
+        StoreTarget { url: config.store.clone(), access, is_named }
     }
 }
 
-/// Opens the store at `url`, and runs `work`.
-pub(super) fn run<T>(
-    url: &StoreUrl,
-    etcd: &EtcdFlags,
-    work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    run_with(url, etcd.access(url), work)
+impl StoreTarget {
+    /// Opens it, and runs `work`.
+    pub(super) fn run<T>(
+        self,
+        work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let result = run_with(&self.url, self.access, work);
+        if self.is_named { result } else { result.context("failed to use this store; --store names another") }
+    }
 }
 
-/// [`run`] with this access to etcd, or its problems.
+/// Opens the store at `url` with this access to etcd, or its problems, and runs `work`.
 pub(super) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,

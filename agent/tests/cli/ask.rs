@@ -430,3 +430,15 @@ fn colours_are_for_terminals() {
     assert!(on_terminal("").contains("\x1b[32m"), "ready is green");
     assert!(!on_terminal("env NO_COLOR=1").contains("\x1b[3"), "nobody wants colours");
 }
+
+#[test]
+fn stopped_agent_is_named_as_stopped() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    agent.signal("STOP");
+    let run = ask(&agent, &["status"]);
+    agent.signal("CONT");
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("is stopped (state T)") && run.err.contains("kill -CONT"), "{run:?}");
+    assert!(run.err.trim_end().lines().count() <= 2, "{run:?}");
+}

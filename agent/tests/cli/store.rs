@@ -5,7 +5,7 @@ use std::{
 };
 
 use crate::{
-    agent::KillOnDrop,
+    agent::{Agent, KillOnDrop, folder},
     contiv::{Run, command, finish, run_with_input, text, web},
 };
 
@@ -136,6 +136,46 @@ fn store_is_that_of_the_agents_configuration_by_default() {
 }
 
 #[test]
+fn get_reads_the_store_of_the_running_agent() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let get = |arguments: &[&str]| {
+        let mut command = command(&[&["get", "svc", "-A", "-o", "name"], arguments].concat());
+        command.env("CONTIV_AGENT", &agent.address);
+        finish(command)
+    };
+    let found = get(&[]);
+    assert_eq!((found.code, found.out.as_str()), (0, "service/web\n"), "{found:?}");
+    let store = format!("dir:{}", text(&folder.path().join("manifests")));
+    let note = format!("note: store {store}, that of the agent at http://{}\n", agent.address);
+    assert_eq!(found.err, note);
+    // What is given wins, and needs no note.
+    let other = Store::new();
+    let none = get(&["--store", &other.url()]);
+    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), (0, "", ""), "{none:?}");
+    let config = other.0.path().join("agent.toml");
+    fs::write(&config, format!("store = \"{}\"\n", Store::new().url())).unwrap();
+    let configured = get(&["--config", text(&config)]);
+    assert!(
+        !configured.out.contains("web") && !configured.err.contains("that of the agent at"),
+        "{configured:?}"
+    );
+}
+
+#[test]
+fn get_without_agent_reads_the_configured_store_and_says_so() {
+    // Nothing listens on a port that was just released.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = command(&["get", "svc", "-A", "-o", "name"]);
+    command.env("CONTIV_AGENT", address.to_string());
+    let found = finish(command);
+    // Whether the folder exists depends on the machine.
+    let note = found.err.lines().next().unwrap_or_default();
+    assert!(note.starts_with("note: store dir:/etc/contiv/manifests, "), "{found:?}");
+    assert!(note.contains(&format!("no agent at http://{address}")), "{found:?}");
+}
+
+#[test]
 fn get_sorts_and_omits_the_header() {
     let store = Store::new();
     store.apply(&[web("a", 10), web("b", 9)].join("---\n"));
@@ -155,8 +195,13 @@ fn store_without_configuration_is_the_default_one() {
     // The folder may exist or not, depending on the machine.
     assert_ne!(run.code, 2, "{}", run.err);
     assert!(run.code == 0 || run.err.contains("/etc/contiv/manifests"), "{}", run.err);
-    let plain = finish(command(&["get", "svc"]));
-    assert_eq!((plain.code, plain.err), (run.code, run.err));
+    // Nothing listens on a port that was just released.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut plain = command(&["get", "svc"]);
+    plain.env("CONTIV_AGENT", address.to_string());
+    let plain = finish(plain);
+    assert_eq!(plain.code, run.code, "{}", plain.err);
+    assert!(plain.err.starts_with("note: store dir:/etc/contiv/manifests, "), "{}", plain.err);
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub use self::{
     capacity::COMPARE_LIMIT,
     conntrack::StaleFlowObserver,
     evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
-    inspect::{InspectError, Inspector, OtherChain},
+    inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
     verify::TableVerifier,
 };
 pub(crate) use self::{

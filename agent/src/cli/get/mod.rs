@@ -56,7 +56,7 @@ impl Get {
         if self.watch {
             return watch(&self.store, self.printer(), self.output_watch_events, &requests, terminal);
         }
-        let mut found = self.store.run(async |store| {
+        let mut found = self.store.choose(&mut terminal.err)?.run(async |store| {
             let mut found = Vec::new();
             for request in &requests {
                 found.push(fetch(request, &*store, &mut terminal.err).await?);

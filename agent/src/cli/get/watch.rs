@@ -55,7 +55,7 @@ pub(super) fn watch(
     let [request] = request else {
         return Err(UsageError("--watch takes one kind; start one command for each".to_owned()).into());
     };
-    store.run(async |store| {
+    store.choose(&mut terminal.err)?.run(async |store| {
         let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(request.kind));
         let mut known = KnownObjects { request, objects: BTreeMap::new() };
         let mut stream = OutputStream { printer, shows_event_type, layout: None };

@@ -1,5 +1,6 @@
 //! Evaluates a flow with the real kernel's elements and rules.
 
+mod content;
 mod elements;
 mod others;
 pub(super) mod rules;
@@ -10,7 +11,10 @@ use contiv_model::Flow;
 use thiserror::Error;
 
 use self::elements::Kernel;
-pub use self::others::OtherChain;
+pub use self::{
+    content::{TableContent, table_content},
+    others::OtherChain,
+};
 use super::{
     evaluate::{Evaluation, evaluate},
     layout::TABLE,
