@@ -35,6 +35,7 @@ mod no_backends;
 mod node_ports;
 mod own_node;
 mod owned_table;
+mod pages;
 mod partly_used;
 mod quarantine;
 mod refused_services;
