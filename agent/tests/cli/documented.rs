@@ -53,7 +53,10 @@ pub(crate) fn documented_commands(document: &Path) -> Vec<DocumentedCommand> {
             None if line.starts_with('#') => section = line.trim_start_matches('#').trim(),
             None => {
                 // The text between backticks.
-                let spans = line.split('`').skip(1).step_by(2).filter(|span| span.starts_with("contiv "));
+                let is_command = |span: &&str| {
+                    ["contiv ", "helm ", "kubectl "].iter().any(|program| span.starts_with(program))
+                };
+                let spans = line.split('`').skip(1).step_by(2).filter(is_command);
                 found.extend(
                     spans
                         .filter_map(in_text)

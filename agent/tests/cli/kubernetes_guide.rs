@@ -114,6 +114,12 @@ impl Migration {
         }
     }
 
+    fn run_section(&self, heading: &str) {
+        for shown in self.section(heading) {
+            self.run(shown, "worker-1");
+        }
+    }
+
     /// Moves a node to contiv: sections 2 to 4.
     fn move_node(&self, node: &str) {
         for heading in ["2 ", "3 ", "4 "] {
@@ -155,13 +161,13 @@ fn all_have(proxies: &BTreeMap<String, BTreeSet<String>>, expected: &[&str]) {
 fn migration_guide_leaves_no_node_without_proxy() {
     let nodes = ["worker-1", "worker-2", "worker-3"];
     let migration = Migration::new(&nodes);
-    migration.section("1 ").into_iter().for_each(|shown| migration.run(shown, "worker-1"));
+    migration.run_section("1 ");
     for node in nodes {
         migration.move_node(node);
     }
     all_have(&migration.proxies(), &["contiv-agent"]);
 
-    migration.section("5 ").into_iter().for_each(|shown| migration.run(shown, "worker-1"));
+    migration.run_section("5 ");
     let daemon_sets = migration.daemon_sets();
     assert_eq!(daemon_sets.keys().collect::<Vec<_>>(), ["contiv-agent"], "kube-proxy is deleted");
     let selector = &daemon_sets["contiv-agent"]["spec"]["template"]["spec"]["nodeSelector"];
@@ -171,15 +177,22 @@ fn migration_guide_leaves_no_node_without_proxy() {
 
     let back = migration.section("Back");
     for node in ["worker-1", "worker-2", "worker-3", "worker-4"] {
-        back.iter().for_each(|shown| migration.run(shown, node));
+        for shown in &back {
+            migration.run(shown, node);
+        }
     }
     all_have(&migration.proxies(), &["kube-proxy"]);
+    migration.run_section("The whole cluster");
+    assert_eq!(migration.daemon_sets().keys().collect::<Vec<_>>(), ["kube-proxy"]);
+    for left in ["clusterroles", "clusterrolebindings", "serviceaccounts", "secrets"] {
+        assert_eq!(migration.server.objects(left), [] as [Value; 0], "{left}");
+    }
 }
 
 #[test]
 fn kube_proxy_is_not_deleted_while_node_lacks_contiv() {
     let migration = Migration::new(&["worker-1", "worker-2"]);
-    migration.section("1 ").into_iter().for_each(|shown| migration.run(shown, "worker-1"));
+    migration.run_section("1 ");
     migration.move_node("worker-1");
     // Without what makes the agent run on all nodes.
     let commands = migration.section("5 ");
