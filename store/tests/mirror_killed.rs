@@ -60,7 +60,7 @@ fn mirror_of_a_killed_writer_has_one_revision() {
     let (mut last, mut rounds_with_progress) = (0, 0);
     for round in 0..KILLS {
         let mut writer = Command::new(env::current_exe().unwrap())
-            .args(["--exact", NAME])
+            .args(["--exact", NAME, "--nocapture"])
             .env(FOLDER, folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -68,7 +68,13 @@ fn mirror_of_a_killed_writer_has_one_revision() {
             .unwrap();
         // Mostly while it writes, and sometimes while it opens the file.
         if round % 4 > 0 {
-            writer.stderr.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            let (errors, mut first) = (writer.stderr.as_mut().unwrap(), [0]);
+            errors.read_exact(&mut first).unwrap();
+            if first != *b"." {
+                let mut rest = String::new();
+                errors.read_to_string(&mut rest).unwrap();
+                panic!("round {round}: the writer failed: {}{rest}", char::from(first[0]));
+            }
         }
         thread::sleep(Duration::from_millis(random.random_range(1..20)));
         writer.kill().unwrap();

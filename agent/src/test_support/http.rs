@@ -1,6 +1,9 @@
 //! Requests over real sockets.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    sync::OnceLock,
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -30,8 +33,25 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Answer> {
     })
 }
 
-/// The `last` address of the loopback interface in a range that no other running test uses.
+/// The `last` address, below 255, of the loopback interface in a range that no other running test uses.
 pub(crate) fn loopback(last: u8) -> IpAddr {
-    let [.., high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, 64 | high >> 1, low, last).into()
+    // The process that listens on the address 255 of a range has the others too. It listens until it ends.
+    static RANGE: OnceLock<(u16, TcpListener)> = OnceLock::new();
+    let (range, _) = RANGE.get_or_init(|| {
+        // Processes that start after each other begin with different ranges.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let begin = u16::from_be_bytes([high, low]);
+        let reserve = |range| TcpListener::bind((within(range, 255), 31000)).ok().map(|held| (range, held));
+        let free = (0..RANGES).map(|offset| begin.wrapping_add(offset) % RANGES).find_map(reserve);
+        free.expect("a range that no other process has")
+    });
+    within(*range, last).into()
+}
+
+/// How many ranges of 256 addresses there are, from 127.64.0.0 on.
+const RANGES: u16 = 1 << 14;
+
+fn within(range: u16, last: u8) -> Ipv4Addr {
+    let [high, low] = range.to_be_bytes();
+    Ipv4Addr::new(127, 64 | high, low, last)
 }

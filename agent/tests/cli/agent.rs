@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use contiv_store_testing::ReservedPort;
+
 use crate::contiv::{Run, command, finish, run, text, web};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,10 +39,11 @@ impl Agent {
         let log = BufReader::new(process.stderr.take().unwrap());
         let mut agent =
             Self { process: KillOnDrop(process), log, address: String::new(), healthz: String::new() };
-        let mut line = String::new();
+        let (mut line, mut printed) = (String::new(), String::new());
         while !line.contains(logged) {
             line.clear();
-            assert_ne!(agent.log.read_line(&mut line).unwrap(), 0, "the agent ended");
+            assert_ne!(agent.log.read_line(&mut line).unwrap(), 0, "the agent ended:\n{printed}");
+            printed += &line;
             if let Some((_, address)) = line.split_once("listen=") {
                 address.trim().clone_into(&mut agent.address);
             }
@@ -239,8 +242,10 @@ fn load_balancers_ask_on_address_of_their_own() {
 #[test]
 fn healthz_address_in_use_is_taken_over_when_it_is_free() {
     let folder = folder();
-    let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = other.local_addr().unwrap().to_string();
+    // Reserved, so that nothing else takes it over.
+    let port = ReservedPort::new().unwrap();
+    let other = TcpListener::bind(port.address()).unwrap();
+    let address = port.address().to_string();
     let mut arguments = arguments(folder.path(), "127.0.0.1:0");
     let position = arguments.iter().position(|argument| argument == "--healthz-listen").unwrap();
     arguments[position + 1].clone_from(&address);

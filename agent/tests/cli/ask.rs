@@ -2,6 +2,7 @@
 
 use std::{fs, process::Stdio};
 
+use contiv_store_testing::ReservedPort;
 use serde_json::Value;
 
 use crate::{
@@ -402,8 +403,9 @@ fn watch_shows_later_changes() {
 
 #[test]
 fn commands_without_agent_fail_and_environment_selects_another() {
-    // A port that was just released, on which nothing listens.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nothing listens on it.
+    let port = ReservedPort::new().unwrap();
+    let address = port.address();
     for arguments in [&["services"][..], &["backends"], &["events"], &["status"], &["top", "--once"]] {
         let mut command = command(arguments);
         let output = command.env("CONTIV_AGENT", format!("http://{address}")).output().unwrap();

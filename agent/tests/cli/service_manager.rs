@@ -11,7 +11,7 @@ use std::{
         },
     },
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     sync::mpsc,
     thread,
     time::Duration,
@@ -67,7 +67,7 @@ fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
         }
     }
     let mut command = command(&arguments);
-    command.env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
+    command.env("NOTIFY_SOCKET", &path);
     (socket, KillOnDrop(command.spawn().unwrap()))
 }
 
@@ -209,7 +209,7 @@ fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagra
     let arguments =
         ["controller", "--enable", "external-workloads", "--store", store, "--identity", identity];
     let mut command = command(&arguments);
-    command.args(["--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path).stderr(Stdio::null());
+    command.args(["--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path);
     (socket, KillOnDrop(command.spawn().unwrap()))
 }
 

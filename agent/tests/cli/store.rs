@@ -4,6 +4,8 @@ use std::{
     process::Stdio,
 };
 
+use contiv_store_testing::ReservedPort;
+
 use crate::{
     agent::{Agent, KillOnDrop, folder},
     contiv::{Run, command, finish, run_with_input, text, web},
@@ -164,8 +166,9 @@ fn get_reads_the_store_of_the_running_agent() {
 
 #[test]
 fn get_without_agent_reads_the_configured_store_and_says_so() {
-    // Nothing listens on a port that was just released.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nothing listens on it.
+    let port = ReservedPort::new().unwrap();
+    let address = port.address();
     let mut command = command(&["get", "svc", "-A", "-o", "name"]);
     command.env("CONTIV_AGENT", address.to_string());
     let found = finish(command);
@@ -195,8 +198,9 @@ fn store_without_configuration_is_the_default_one() {
     // The folder may exist or not, depending on the machine.
     assert_ne!(run.code, 2, "{}", run.err);
     assert!(run.code == 0 || run.err.contains("/etc/contiv/manifests"), "{}", run.err);
-    // Nothing listens on a port that was just released.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nothing listens on it.
+    let port = ReservedPort::new().unwrap();
+    let address = port.address();
     let mut plain = command(&["get", "svc"]);
     plain.env("CONTIV_AGENT", address.to_string());
     let plain = finish(plain);

@@ -5,6 +5,8 @@ use std::{
     thread,
 };
 
+use contiv_store_testing::ReservedPort;
+
 use crate::{
     agent::{Agent, folder},
     contiv::{Run, run, run_with_input, text, web},
@@ -63,8 +65,9 @@ fn view_is_that_of_node_that_is_named() {
 
 #[test]
 fn trace_without_agent_fails_with_a_hint() {
-    // Nothing listens on a port that was just released.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nothing listens on it.
+    let port = ReservedPort::new().unwrap();
+    let address = port.address();
     let run = traced(&["--agent", &format!("http://{address}")]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     for part in [&address.to_string(), "is the agent running?", "--agent", "-f"] {

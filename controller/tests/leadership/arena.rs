@@ -168,7 +168,6 @@ impl Contender {
             .env(IDENTITY, index.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
@@ -189,9 +188,9 @@ impl Contender {
         kill(Pid::from_raw(pid), signal).unwrap();
     }
 
-    pub(crate) fn cut(&self) {
-        for wire in &self.wires {
-            wire.cut();
+    pub(crate) async fn cut(&mut self) {
+        for wire in &mut self.wires {
+            wire.cut().await;
         }
     }
 

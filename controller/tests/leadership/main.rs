@@ -54,7 +54,7 @@ async fn holder_that_is_partitioned_writes_nothing_when_it_is_back() {
     for _ in 0..2 {
         let holder = arena.holder().await;
         arena.work(20).await;
-        arena.contenders[holder.index].cut();
+        arena.contenders[holder.index].cut().await;
         arena.work(20).await;
         arena.holder_after(&holder).await;
         arena.work(20).await;

@@ -1,15 +1,19 @@
-//! Real etcds, on free loopback ports and with their own data folders.
+//! Real etcds, on reserved loopback ports and with their own data folders.
 
-use std::{io, net::TcpListener, path::Path, process::Stdio, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use tempfile::TempDir;
 use tokio::{
     net::TcpStream,
-    process::{Child, Command},
+    process::Command,
     time::{Instant, sleep},
 };
 
-use super::Authority;
+use super::{
+    Authority,
+    reserved_port::ReservedPort,
+    server_process::{ServerProcess, not_installed},
+};
 
 /// How long etcd may take to answer. It takes well under a second unless the machine is busy.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,9 +72,9 @@ impl EtcdBackup {
 /// One etcd process. It is killed when this is dropped, and its data is deleted.
 #[derive(Debug)]
 pub struct Etcd {
-    process: Child,
-    port: u16,
-    peer_port: u16,
+    process: ServerProcess,
+    port: ReservedPort,
+    peer_port: ReservedPort,
     /// All members in the form of etcd's `--initial-cluster`.
     cluster: String,
     data: TempDir,
@@ -106,17 +110,17 @@ impl Etcd {
     }
 
     async fn start_members(size: usize, options: EtcdOptions<'_>) -> io::Result<Vec<Self>> {
-        let ports: Vec<(u16, u16)> =
-            free_ports(2 * size)?.chunks(2).map(|pair| (pair[0], pair[pair.len() - 1])).collect();
+        let ports = (0..size).map(|_| Ok((ReservedPort::new()?, ReservedPort::new()?)));
+        let ports = ports.collect::<io::Result<Vec<_>>>()?;
         let peers: Vec<String> =
-            ports.iter().map(|(_, peer)| format!("{}={}", name(*peer), peer_url(*peer))).collect();
+            ports.iter().map(|(_, peer)| format!("{}={}", name(peer), peer_url(peer))).collect();
         let cluster = peers.join(",");
         let mut members = Vec::with_capacity(size);
         for (port, peer_port) in ports {
             let data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
             let (scheme, flags) = (options.scheme(), options.server_flags());
             members.push(Self {
-                process: spawn(scheme, port, peer_port, &cluster, data.path(), &flags)?,
+                process: start(scheme, &port, &peer_port, &cluster, data.path(), &flags)?,
                 port,
                 peer_port,
                 cluster: cluster.clone(),
@@ -134,7 +138,7 @@ impl Etcd {
 
     /// The member's address as `HOST:PORT`.
     pub fn endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.port.address().to_string()
     }
 
     /// The store URL.
@@ -155,22 +159,16 @@ impl Etcd {
     ///
     /// # Errors
     /// When the process has ended.
-    pub async fn pause(&self) -> io::Result<()> {
-        self.signal("-STOP").await
+    pub fn pause(&self) -> io::Result<()> {
+        self.process.pause()
     }
 
     /// Resumes a paused process.
     ///
     /// # Errors
     /// When the process has ended.
-    pub async fn resume(&self) -> io::Result<()> {
-        self.signal("-CONT").await
-    }
-
-    async fn signal(&self, signal: &str) -> io::Result<()> {
-        let id = self.process.id().ok_or_else(|| io::Error::other("this etcd has ended"))?;
-        let status = Command::new("kill").args([signal, &id.to_string()]).status().await?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill {signal} {id}: {status}"))) }
+    pub fn resume(&self) -> io::Result<()> {
+        self.process.resume()
     }
 
     /// Starts the process again, on the same data and ports.
@@ -179,7 +177,7 @@ impl Etcd {
     /// As [`Etcd::start`].
     pub async fn start_again(&mut self) -> io::Result<()> {
         let (cluster, flags) = (&self.cluster, &self.server_flags);
-        self.process = spawn(self.scheme, self.port, self.peer_port, cluster, self.data.path(), flags)?;
+        self.process = start(self.scheme, &self.port, &self.peer_port, cluster, self.data.path(), flags)?;
         self.wait_until_ready().await
     }
 
@@ -210,7 +208,7 @@ impl Etcd {
     pub async fn start_restored(&mut self, backup: &EtcdBackup) -> io::Result<()> {
         self.data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
         let data = self.data.path().join(DATA).display().to_string();
-        let (file, name, peer) = (backup.file(), name(self.peer_port), peer_url(self.peer_port));
+        let (file, name, peer) = (backup.file(), name(&self.peer_port), peer_url(&self.peer_port));
         let cluster = ["--initial-cluster", &self.cluster, "--initial-advertise-peer-urls", &peer];
         let arguments = ["snapshot", "restore", &file, "--data-dir", &data, "--name", &name];
         self.ctl(&[&arguments[..], &cluster].concat()).await?;
@@ -229,7 +227,7 @@ impl Etcd {
             .args(arguments)
             .output()
             .await
-            .map_err(|error| missing("etcdctl", &error))?;
+            .map_err(|error| not_installed("etcdctl", &error))?;
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
@@ -242,11 +240,9 @@ impl Etcd {
     async fn wait_until_ready(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            if let Some(status) = self.process.try_wait()? {
-                return Err(io::Error::other(format!("etcd ended at once: {status}")));
-            }
+            self.process.check()?;
             // etcdctl needs seconds to notice that the port is closed.
-            if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
+            if TcpStream::connect(self.port.address()).await.is_ok() {
                 match self.ctl(&["get", "/"]).await {
                     Ok(_) => return Ok(()),
                     // It answers and requires a user.
@@ -255,7 +251,7 @@ impl Etcd {
                 }
             }
             if Instant::now() > deadline {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "etcd does not answer"));
+                return Err(self.process.timeout_error());
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -268,26 +264,27 @@ fn wants_user(error: &str) -> bool {
 }
 
 /// The URL for other members.
-fn peer_url(peer_port: u16) -> String {
-    format!("http://127.0.0.1:{peer_port}")
+fn peer_url(peer_port: &ReservedPort) -> String {
+    format!("http://{}", peer_port.address())
 }
 
 /// A member's name.
-fn name(peer_port: u16) -> String {
-    format!("member-{peer_port}")
+fn name(peer_port: &ReservedPort) -> String {
+    format!("member-{}", peer_port.address().port())
 }
 
-fn spawn(
+fn start(
     scheme: &str,
-    port: u16,
-    peer_port: u16,
+    port: &ReservedPort,
+    peer_port: &ReservedPort,
     cluster: &str,
     data: &Path,
     flags: &[String],
-) -> io::Result<Child> {
-    let client = format!("{scheme}://127.0.0.1:{port}");
+) -> io::Result<ServerProcess> {
+    let client = format!("{scheme}://{}", port.address());
     let peer = peer_url(peer_port);
-    Command::new("etcd")
+    let mut command = Command::new("etcd");
+    command
         // The configuration of the machine's own etcd must not be used.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
@@ -298,23 +295,6 @@ fn spawn(
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster={cluster}"))
-        .args(flags)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| missing("etcd", &error))
-}
-
-fn missing(program: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot run {program} ({error}): run scripts/deps"))
-}
-
-/// Unused ports. Another process may take one before etcd does, but the kernel hands out others first.
-fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    // All are held until the last is found, so they differ.
-    let listeners =
-        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<io::Result<Vec<_>>>()?;
-    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+        .args(flags);
+    ServerProcess::start("etcd", &mut command)
 }

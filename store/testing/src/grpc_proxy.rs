@@ -1,12 +1,14 @@
 //! A real `etcd grpc-proxy` in front of an etcd.
 
-use std::{io, net::TcpListener, process::Stdio, time::Duration};
+use std::{io, time::Duration};
 
 use tokio::{
     net::TcpStream,
-    process::{Child, Command},
+    process::Command,
     time::{Instant, sleep},
 };
+
+use super::{reserved_port::ReservedPort, server_process::ServerProcess};
 
 /// How long the proxy may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -14,8 +16,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// One `etcd grpc-proxy` process. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct GrpcProxy {
-    process: Child,
-    port: u16,
+    process: ServerProcess,
+    port: ReservedPort,
     server: String,
 }
 
@@ -25,15 +27,15 @@ impl GrpcProxy {
     /// # Errors
     /// When etcd is not installed, or the proxy does not listen.
     pub async fn start(server: &str) -> io::Result<Self> {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let mut proxy = Self { process: spawn(server, port)?, port, server: server.to_owned() };
+        let port = ReservedPort::new()?;
+        let mut proxy = Self { process: start(server, &port)?, port, server: server.to_owned() };
         proxy.wait_until_ready().await?;
         Ok(proxy)
     }
 
     /// The address that clients connect to.
     pub fn endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.port.address().to_string()
     }
 
     /// Kills the process.
@@ -49,18 +51,16 @@ impl GrpcProxy {
     /// # Errors
     /// As [`GrpcProxy::start`].
     pub async fn start_again(&mut self) -> io::Result<()> {
-        self.process = spawn(&self.server, self.port)?;
+        self.process = start(&self.server, &self.port)?;
         self.wait_until_ready().await
     }
 
     async fn wait_until_ready(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
-        while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-            if let Some(status) = self.process.try_wait()? {
-                return Err(io::Error::other(format!("etcd grpc-proxy ended while starting: {status}")));
-            }
+        while TcpStream::connect(self.port.address()).await.is_err() {
+            self.process.check()?;
             if Instant::now() > deadline {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "etcd grpc-proxy does not listen"));
+                return Err(self.process.timeout_error());
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -68,16 +68,12 @@ impl GrpcProxy {
     }
 }
 
-fn spawn(server: &str, port: u16) -> io::Result<Child> {
-    Command::new("etcd")
+fn start(server: &str, port: &ReservedPort) -> io::Result<ServerProcess> {
+    let mut command = Command::new("etcd");
+    command
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .args(["grpc-proxy", "start"])
-        .args([format!("--endpoints={server}"), format!("--listen-addr=127.0.0.1:{port}")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot run etcd ({error}): run scripts/deps")))
+        .args([format!("--endpoints={server}"), format!("--listen-addr={}", port.address())]);
+    ServerProcess::start("etcd grpc-proxy", &mut command)
 }

@@ -4,6 +4,7 @@
 //! - [`Etcd`] is a real one, alone or a member of a cluster; [`GrpcProxy`] is etcd's own proxy before it.
 //! - [`ApiServer`] is an API server of Kubernetes in memory, over real HTTP.
 //! - [`Proxy`] is a wire that can be cut; [`Authority`] makes the certificates of both ends.
+//! - [`ReservedPort`] is a port for a server that starts later, or never.
 //! - [`deliveries`] awaits what a feed delivers.
 
 mod authority;
@@ -14,6 +15,8 @@ mod grpc_proxy;
 mod kubernetes;
 mod memory;
 mod proxy;
+mod reserved_port;
+mod server_process;
 
 pub use authority::Authority;
 pub use etcd::{Etcd, EtcdBackup, EtcdOptions};
@@ -22,3 +25,4 @@ pub use grpc_proxy::GrpcProxy;
 pub use kubernetes::{ApiServer, ApiServerBackup, Exchange};
 pub use memory::MemoryStore;
 pub use proxy::Proxy;
+pub use reserved_port::ReservedPort;

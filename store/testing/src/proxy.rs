@@ -2,6 +2,7 @@
 
 use std::io;
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -9,15 +10,18 @@ use tokio::{
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::watch,
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
 };
+
+use super::reserved_port::ReservedPort;
 
 /// Forwards TCP connections from a loopback port to a server, until it is cut or dropped.
 #[derive(Debug)]
 pub struct Proxy {
-    port: u16,
+    port: ReservedPort,
     server: String,
-    task: AbortHandle,
+    /// The listener with its connections; nothing while it is cut.
+    task: JoinSet<()>,
     /// Whether data is forwarded.
     flows: watch::Sender<bool>,
 }
@@ -28,31 +32,32 @@ impl Proxy {
     /// # Errors
     /// When there is no free port.
     pub async fn start(server: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let port = listener.local_addr()?.port();
+        let port = ReservedPort::new()?;
+        let listener = TcpListener::bind(port.address()).await?;
         let flows = watch::Sender::new(true);
-        let task = tokio::spawn(forward(listener, server.to_owned(), flows.subscribe())).abort_handle();
+        let mut task = JoinSet::new();
+        task.spawn(forward(listener, server.to_owned(), flows.subscribe()));
         Ok(Self { port, server: server.to_owned(), task, flows })
     }
 
     /// The address that clients connect to.
     pub fn endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.port.address().to_string()
     }
 
-    /// Resets all connections and refuses new ones.
-    pub fn cut(&self) {
-        self.task.abort();
+    /// Resets all connections and refuses new ones. Both is done when this returns.
+    pub async fn cut(&mut self) {
+        self.task.shutdown().await;
     }
 
     /// Forwards again, on the same port.
     ///
     /// # Errors
-    /// When another process has taken the port.
+    /// Those of the system.
     pub async fn reconnect(&mut self) -> io::Result<()> {
-        let listener = TcpListener::bind(("127.0.0.1", self.port)).await?;
-        self.task =
-            tokio::spawn(forward(listener, self.server.clone(), self.flows.subscribe())).abort_handle();
+        self.cut().await;
+        let listener = TcpListener::bind(self.port.address()).await?;
+        self.task.spawn(forward(listener, self.server.clone(), self.flows.subscribe()));
         Ok(())
     }
 
@@ -67,29 +72,30 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.cut();
+/// Accepts connections, and forwards them until this future is dropped with all of them.
+async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<bool>) {
+    let mut connections = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { return };
+                connections.push(connect(client, &server, flows.clone()));
+            }
+            Some(()) = connections.next() => {}
+        }
     }
 }
 
-async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<bool>) {
-    // Dropped with this task, which closes every connection.
-    let mut connections = JoinSet::new();
-    while let Ok((client, _)) = listener.accept().await {
-        let server = server.clone();
-        let flows = flows.clone();
-        connections.spawn(async move {
-            if let Ok(server) = TcpStream::connect(server).await {
-                let (from_client, to_client) = client.into_split();
-                let (from_server, to_server) = server.into_split();
-                // When one side has closed, both are closed.
-                tokio::select! {
-                    _ = copy(from_client, to_server, flows.clone()) => {}
-                    _ = copy(from_server, to_client, flows) => {}
-                }
-            }
-        });
+/// Forwards one connection until a side closes it.
+async fn connect(client: TcpStream, server: &str, flows: watch::Receiver<bool>) {
+    if let Ok(server) = TcpStream::connect(server).await {
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        // When one side has closed, both are closed.
+        tokio::select! {
+            _ = copy(from_client, to_server, flows.clone()) => {}
+            _ = copy(from_server, to_client, flows) => {}
+        }
     }
 }
 

@@ -320,8 +320,8 @@ async fn stopped_etcd_is_reported_as_unavailable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_member_is_skipped_and_all_dead_ones_are_reported() {
     let (mut etcd, _) = start().await;
-    let dead = Proxy::start(&etcd.endpoint()).await.unwrap();
-    dead.cut();
+    let mut dead = Proxy::start(&etcd.endpoint()).await.unwrap();
+    dead.cut().await;
     // The first member is chosen at random: ten rounds cover both choices.
     for _ in 0..10 {
         let store = EtcdStore::new(&[dead.endpoint(), etcd.endpoint()], EtcdAccess::default()).unwrap();

@@ -64,7 +64,7 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
     let mut events = start_feed(wire.endpoint());
     expect_snapshot(next(&mut events).await, &["/a", "/b"]);
 
-    wire.cut();
+    wire.cut().await;
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     etcd.ctl(&["del", "/a"]).await.unwrap();
     etcd.ctl(&["put", "/c", "1"]).await.unwrap();
@@ -83,7 +83,7 @@ async fn key_deleted_and_compacted_during_an_outage_is_gone() {
 /// Restores etcd to a backup, or to nothing, while its clients are disconnected. Then it is written, and only then clients can
 /// connect again.
 async fn put_back(etcd: &mut Etcd, backup: Option<&EtcdBackup>, wire: &mut Proxy, writes: &[[&str; 3]]) {
-    wire.cut();
+    wire.cut().await;
     etcd.kill().await.unwrap();
     match backup {
         Some(backup) => etcd.start_restored(backup).await.unwrap(),
@@ -135,7 +135,7 @@ async fn etcd_restored_beyond_the_known_revision_is_listed_again() {
     expect_other_data(&mut events, what, &[("/a", "1"), ("/d", "2"), ("/x", "1")]).await;
 
     // Another outage without a restore.
-    wire.cut();
+    wire.cut().await;
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     etcd.ctl(&["put", "/e", "1"]).await.unwrap();
     wire.reconnect().await.unwrap();

@@ -146,7 +146,7 @@ async fn feed_survives_expired_and_forgotten_tokens() {
     for round in 0..2 {
         // The watch outlives its token; the next one needs another.
         sleep(Duration::from_secs(3)).await;
-        wire.cut();
+        wire.cut().await;
         assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
         let key = format!("{PREFIX}{round}");
         guarded.put(&key).await;

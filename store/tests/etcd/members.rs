@@ -15,7 +15,7 @@ use contiv_store::{
     Change, Delivery, Feed, FeedEvent, Operation, Store,
     etcd::{EtcdAccess, EtcdStore},
 };
-use contiv_store_testing::{Etcd, Proxy};
+use contiv_store_testing::{Etcd, Proxy, deliveries::after_outage};
 use tokio::{
     sync::mpsc::Receiver,
     task::AbortHandle,
@@ -50,7 +50,8 @@ impl Scenario {
         let endpoints: Vec<String> = wires.iter().map(Proxy::endpoint).collect();
         let store = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
         let (mut events, _handle) = Feed::start(store, "/");
-        let first = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event;
+        // A busy machine may elect another leader just then.
+        let first = after_outage(&mut events).await;
         assert!(matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()), "{first:?}");
         let written = Arc::new(AtomicU64::new(0));
         let writer = tokio::spawn(write(direct, Arc::clone(&written))).abort_handle();
@@ -133,8 +134,8 @@ async fn members_that_are_killed_one_after_other_cost_no_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_hang_one_after_other_cost_no_event() {
     each_in_turn(
-        async |scene, victim| scene.etcd[victim].pause().await.unwrap(),
-        async |scene, victim| scene.etcd[victim].resume().await.unwrap(),
+        async |scene, victim| scene.etcd[victim].pause().unwrap(),
+        async |scene, victim| scene.etcd[victim].resume().unwrap(),
     )
     .await;
 }
@@ -176,13 +177,16 @@ async fn quiet_watch_stays_open_and_a_dead_one_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn member_that_hangs_from_start_is_passed_over() {
     let etcd = Etcd::start_cluster(3).await.unwrap();
-    etcd[0].pause().await.unwrap();
+    etcd[0].pause().unwrap();
     let endpoints: Vec<String> = etcd.iter().map(Etcd::endpoint).collect();
     // For every choice of the first member.
     for _ in 0..6 {
-        let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
+        let store = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
         let start = Instant::now();
-        timeout(EVENT_TIMEOUT, store.list("/")).await.expect("the call did not end").unwrap();
+        // A single list fails while there is no leader: the member that hangs may have been it, and a busy machine elects slowly.
+        let (mut events, _handle) = Feed::start(store, "/");
+        let first = after_outage(&mut events).await;
+        assert!(matches!(first, FeedEvent::Snapshot(_)), "{first:?}");
         println!("listed after {:?}", start.elapsed());
     }
 }

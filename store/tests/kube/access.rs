@@ -112,7 +112,7 @@ async fn server_disconnected_is_watched_again_when_reachable() {
     };
     let mut events = start_feed(Arc::new(KubeStore::new(address, &Scope::cluster())));
     snapshot(&mut events).await;
-    wire.cut();
+    wire.cut().await;
     assert!(matches!(next(&mut events).await, FeedEvent::Down { .. }));
     server.put(service("web", "None")).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -9,7 +9,10 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill},
+        wait::{Id, WaitPidFlag, waitid},
+    },
     unistd::Pid,
 };
 
@@ -58,10 +61,18 @@ impl Process {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends a signal to it.
+    /// Sends a signal to it. After SIGSTOP all of its threads have stopped when this returns: the signal alone is only a request,
+    /// and on a busy machine threads go on for a while.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal)
-            .map_err(|error| LabError::system(format!("send {signal} to {}", self.name), error))
+        let id = Pid::from_raw(self.child.id().cast_signed());
+        let stopped = match kill(id, signal) {
+            Ok(()) if signal == Signal::SIGSTOP => {
+                waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
+                    .map(drop)
+            }
+            result => result,
+        };
+        stopped.map_err(|error| LabError::system(format!("send {signal} to {}", self.name), error))
     }
 
     /// Waits until it has ended by itself.

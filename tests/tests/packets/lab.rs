@@ -3,15 +3,19 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::SocketAddr,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener, TcpStream},
     panic::{self, AssertUnwindSafe},
     process::Command,
     time::Duration,
 };
 
+use contiv_store_testing::ReservedPort;
 use contiv_tests::lab::{
-    Family, Outcome, Process, Protocol, Responder, Result, Server, ServerReply, isolated, ranges, wait_until,
+    Family, LabError, Outcome, Process, Protocol, Responder, Result, Server, ServerReply, isolated, ranges,
+    wait_until,
 };
+use nix::sys::signal::Signal;
 
 const PORT: u16 = 8080;
 
@@ -42,6 +46,44 @@ fn nodes_and_pods_reach_each_other() -> Result<()> {
                 let answer = from.ask(Protocol::Tcp, to.host.socket(family, PORT))?.answer()?;
                 assert_eq!(answer.by, to.host.name);
             }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn reserved_port_is_chosen_for_no_other_socket() -> Result<()> {
+    isolated("lab::reserved_port_is_chosen_for_no_other_socket", |lab| {
+        // The kernel can choose between four ports.
+        lab.client.exec(&["sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40003"])?;
+        let failed = |error| LabError::system("open a socket of four", error);
+        lab.client.run(|| {
+            let reserved = ReservedPort::new().map_err(failed)?;
+            let connected = TcpStream::connect(reserved.address()).map_err(|error| error.kind());
+            assert_eq!(connected.map(drop), Err(ErrorKind::ConnectionRefused));
+            let choose = || TcpListener::bind("127.0.0.1:0");
+            let _others = (0..3).map(|_| choose().map_err(failed)).collect::<Result<Vec<_>>>()?;
+            assert_eq!(choose().map(drop).map_err(|error| error.kind()), Err(ErrorKind::AddrInUse));
+            // Its own server can start, and start again.
+            for _ in 0..2 {
+                TcpListener::bind(reserved.address()).map_err(failed)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn process_has_stopped_when_stop_signal_returns() -> Result<()> {
+    isolated("lab::process_has_stopped_when_stop_signal_returns", |lab| {
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "while :; do :; done"]);
+        let busy = Process::start(&lab.node, "busy", &mut busy)?;
+        for round in 0..100 {
+            busy.signal(Signal::SIGSTOP)?;
+            let status = fs::read_to_string(format!("/proc/{}/stat", busy.id())).unwrap();
+            assert_eq!(status.split(") ").nth(1).and_then(|rest| rest.chars().next()), Some('T'), "{round}");
+            busy.signal(Signal::SIGCONT)?;
         }
         Ok(())
     })

@@ -4,6 +4,7 @@ use std::{
 };
 
 use contiv_model::ServiceId;
+use contiv_store_testing::ReservedPort;
 use serde_json::json;
 use tokio::{
     sync::{Semaphore, oneshot},
@@ -120,7 +121,9 @@ async fn answer_has_status_headers_and_body_of_kube_proxy() {
 async fn each_address_answers_for_its_family() {
     let (v4, v6) = (loopback(2), IpAddr::from(Ipv6Addr::LOCALHOST));
     let running = Running::start(&[v4, v6]);
-    let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    // There is only one loopback address of this family.
+    let reserved = ReservedPort::on(v6).unwrap();
+    let port = reserved.address().port();
     running.update(vec![(web(), Some(check(port, 3)))], None);
     assert_eq!(running.status(v4, port).await, Some(200));
     let answer = running.get(v6, port).await.unwrap();

@@ -17,10 +17,12 @@ use crate::{
     health::HealthCheckView,
     metrics::ServiceSizes,
     test_support::{
-        Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice, node,
-        service, slice, snapshot,
+        Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice, loopback,
+        node, service, slice, snapshot,
     },
 };
+
+const HEALTH_CHECK_NODE_PORT: u16 = 31001;
 
 /// All outputs of an agent, without times.
 #[derive(Debug, PartialEq)]
@@ -38,16 +40,11 @@ struct Outputs {
     rendered: Call,
 }
 
-/// An unused port.
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
-}
-
-fn stored(health_check_node_port: u16) -> Vec<Entry> {
+fn stored() -> Vec<Entry> {
     let mut entries = vec![
-        load_balancer("lb", health_check_node_port),
+        load_balancer("lb", HEALTH_CHECK_NODE_PORT),
         local_slice("lb", &[true, false]),
-        node("127.0.0.1".parse().expect("an address")),
+        node(loopback(40)),
         service("web", 2),
         slice("web", 2),
         bad_service("bad"),
@@ -102,22 +99,20 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
 
 #[tokio::test]
 async fn warm_mirror_start_reports_same_as_fresh_start() {
-    let port = free_port();
     let fresh = tempfile::tempdir().unwrap();
-    let expected = outputs(fresh.path(), snapshot(8, stored(port))).await;
+    let expected = outputs(fresh.path(), snapshot(8, stored())).await;
     assert_eq!(expected.health_checks.len(), 1, "{expected:#?}");
 
-    let without_web: Vec<Entry> =
-        stored(port).into_iter().filter(|entry| !entry.key.contains("web")).collect();
-    for saved in [stored(port), without_web, Vec::new()] {
+    let without_web: Vec<Entry> = stored().into_iter().filter(|entry| !entry.key.contains("web")).collect();
+    for saved in [stored(), without_web, Vec::new()] {
         // The listener of the previous agent closes a moment after it.
         let start = Instant::now();
-        while TcpListener::bind(("127.0.0.1", port)).is_err() {
+        while TcpListener::bind((loopback(40), HEALTH_CHECK_NODE_PORT)).is_err() {
             assert!(start.elapsed() < TEST_TIMEOUT, "the listener stays open");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let warm = tempfile::tempdir().unwrap();
         save(warm.path(), saved);
-        assert_eq!(outputs(warm.path(), snapshot(8, stored(port))).await, expected);
+        assert_eq!(outputs(warm.path(), snapshot(8, stored())).await, expected);
     }
 }
