@@ -51,7 +51,7 @@ use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 use self::{
     ahead::PrefetchedElements,
     capacity::Remade,
-    conntrack::{Services, StaleFlowReaper, programmed},
+    conntrack::{Services, StaleFlowReaper, programmed, remove_attempt_table},
     forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
@@ -290,6 +290,7 @@ impl Nftables {
     fn try_cleanup(&mut self) -> Result<Report, NetlinkError> {
         self.table = None;
         let socket = self.socket()?;
+        remove_attempt_table(socket)?;
         let Some(found) = read::table_header(socket)? else { return Ok(Report::default()) };
         refuse_a_table_of_others(Some(found), socket.port())?;
         let existing = read::existing(socket)?;

@@ -11,6 +11,7 @@ pub(super) const DELETE: u8 = 2;
 pub(super) const TUPLE_ORIG: u16 = 1;
 pub(super) const TUPLE_REPLY: u16 = 2;
 pub(super) const STATUS: u16 = 3;
+pub(super) const PROTOINFO: u16 = 4;
 pub(super) const ID: u16 = 12;
 pub(super) const ZONE: u16 = 18;
 pub(super) const FILTER: u16 = 25;
@@ -32,5 +33,17 @@ pub(super) const FILTER_ORIG_FLAGS: u16 = 1;
 /// `CTA_FILTER_F_CTA_PROTO_NUM`
 pub(super) const FILTER_PROTO_NUM: u32 = 1 << 3;
 
+pub(super) const PROTOINFO_TCP: u16 = 1;
+pub(super) const PROTOINFO_SCTP: u16 = 3;
+/// `CTA_PROTOINFO_TCP_STATE` and `CTA_PROTOINFO_SCTP_STATE`
+pub(super) const PROTOINFO_STATE: u16 = 1;
+
 /// `IPS_SEEN_REPLY`
 pub(super) const SEEN_REPLY: u32 = 1 << 1;
+/// `IPS_ASSURED`: both sides have spoken as the protocol demands.
+pub(super) const ASSURED: u32 = 1 << 2;
+
+/// `TCP_CONNTRACK_SYN_SENT`, and `TCP_CONNTRACK_SYN_SENT2` when both sides have sent one.
+pub(super) const TCP_SYN_SENT: [u8; 2] = [1, 9];
+/// `SCTP_CONNTRACK_COOKIE_WAIT` and `SCTP_CONNTRACK_COOKIE_ECHOED`
+pub(super) const SCTP_COOKIE: [u8; 2] = [2, 3];

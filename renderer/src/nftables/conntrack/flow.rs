@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use contiv_model::Protocol;
 
 use super::constants::{
-    ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, SEEN_REPLY,
-    STATUS, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
+    ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
+    PROTOINFO_SCTP, PROTOINFO_STATE, PROTOINFO_TCP, SCTP_COOKIE, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP,
+    TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
 
@@ -18,8 +19,8 @@ pub(super) struct Flow<'a> {
     pub(super) destination: SocketAddr,
     /// The backend that replies, or the destination itself without translation.
     pub(super) backend: SocketAddr,
-    /// A reply was seen.
-    pub(super) answered: bool,
+    /// A reply was seen, and both sides may think that they are connected.
+    pub(super) is_in_use: bool,
     pub(super) identity: Identity<'a>,
 }
 
@@ -50,14 +51,28 @@ impl<'a> Flow<'a> {
         };
         let destination = endpoint(original, [IP_V4_DST, IP_V6_DST], PROTO_DST_PORT)?;
         let backend = endpoint(reply, [IP_V4_SRC, IP_V6_SRC], PROTO_SRC_PORT)?;
-        let answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
+        let was_answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
+        let is_in_use = was_answered && !is_attempt(protocol, attributes);
         let identity = Identity { tuple: attributes.get(TUPLE_ORIG)?, id: attributes.get(ID)? };
-        Some(Self { protocol, destination, backend, answered, identity })
+        Some(Self { protocol, destination, backend, is_in_use, identity })
     }
 
     /// Its destination was translated: it uses a service.
     pub(super) fn is_translated(&self) -> bool {
         self.destination != self.backend
+    }
+}
+
+/// True while the client repeats its first packet, or its cookie, whatever was answered: nothing is established.
+///
+/// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way.
+fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
+    let state = |of| attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied();
+    let is_one_of = |of, states: [u8; 2]| state(of).is_some_and(|state| states.contains(&state));
+    match protocol {
+        Protocol::Tcp => is_one_of(PROTOINFO_TCP, TCP_SYN_SENT),
+        Protocol::Sctp => is_one_of(PROTOINFO_SCTP, SCTP_COOKIE),
+        Protocol::Udp => false,
     }
 }
 
@@ -111,8 +126,30 @@ mod tests {
         assert_eq!(flow.protocol, Protocol::Udp);
         assert_eq!(flow.destination, "10.96.0.1:53".parse().unwrap());
         assert_eq!(flow.backend, "10.244.1.7:5353".parse().unwrap());
-        assert!(flow.answered && flow.is_translated());
+        assert!(flow.is_in_use && flow.is_translated());
         assert_eq!(flow.identity.id, [0, 0, 0, 77]);
+    }
+
+    #[test]
+    fn answered_flow_is_in_use_once_something_is_established() {
+        // The kernel's numbers of states: `enum tcp_conntrack` and `enum sctp_conntrack`.
+        let in_use = [
+            (6, PROTOINFO_TCP, &[2, 3, 4, 5, 6, 7, 8][..], true),
+            (6, PROTOINFO_TCP, &[1, 9], false),
+            (132, PROTOINFO_SCTP, &[1, 4, 5, 6, 7, 8], true),
+            (132, PROTOINFO_SCTP, &[2, 3], false),
+            // The state of another protocol.
+            (17, PROTOINFO_TCP, &[1], true),
+        ];
+        for (protocol, of, states, expected) in in_use {
+            for state in states {
+                let mut bytes = flow(protocol, None);
+                let mut writer = Writer::new(&mut bytes);
+                writer.nested(PROTOINFO, |info| info.nested(of, |info| info.u8(PROTOINFO_STATE, *state)));
+                let flow = Flow::read(Attributes(&bytes)).unwrap();
+                assert_eq!(flow.is_in_use, expected, "protocol {protocol}, state {state}");
+            }
+        }
     }
 
     #[test]

@@ -5,10 +5,13 @@
 //!
 //! ```text
 //! programmed changes ─ reaper ═► worker (a thread) ─ stale ─► filter ─ netlink ─► dump, compare, delete
+//!                                      └─ drained ─ attempts ─► a table that records new attempts on drained flows
 //! ```
 
+mod attempts;
 mod backends;
 mod constants;
+mod drained;
 mod flow;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -21,6 +24,7 @@ mod serving;
 mod stale;
 mod worker;
 
+pub(crate) use attempts::remove_attempt_table;
 pub use observer::StaleFlowObserver;
 pub(crate) use reaper::StaleFlowReaper;
 pub(crate) use request::Services;

@@ -1,14 +1,15 @@
 //! Streams the kernel's flow table, and deletes the stale flows of it.
 
-use std::{io, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use contiv_model::Protocol;
 use nix::libc::ENOENT;
 
 use super::{
     constants::{
-        DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, NFNL_SUBSYS_CTNETLINK, PROTO_NUM,
-        SEEN_REPLY, STATUS, STATUS_MASK, TUPLE_ORIG, TUPLE_PROTO,
+        ASSURED, DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, IP_V4_DST, IP_V4_SRC,
+        IP_V6_DST, IP_V6_SRC, NFNL_SUBSYS_CTNETLINK, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, STATUS,
+        STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
     },
     flow::Flow,
     stale::Scope,
@@ -19,7 +20,7 @@ use crate::{
         NetlinkError, Socket, Writer,
         message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
     },
-    nftables::Family,
+    nftables::{Family, layout::Attempt},
 };
 
 /// How often an inconsistent dump is repeated.
@@ -77,6 +78,65 @@ impl FlowTable {
         }
         deleted
     }
+
+    /// Deletes the flow on which a client begins anew, if it is `wrong`. Returns the number of deleted flows.
+    pub(super) fn delete_flow_of(
+        &mut self,
+        attempt: &Attempt,
+        is_wrong: impl FnOnce(&Flow<'_>) -> bool,
+    ) -> Result<usize, NetlinkError> {
+        let request = request_for(attempt);
+        self.dump.send(&request, "ask for a flow")?;
+        // There is one message: the flow, or an error.
+        let received = self.dump.receive("read a flow");
+        let received = self.dump.drained(received)?;
+        let Some(message) = messages(&received).next() else { return Ok(0) };
+        if message.kind == NLMSG_ERROR {
+            return match -message.error_code() {
+                ENOENT => Ok(0),
+                code => Err(refused("ask for a flow", code)),
+            };
+        }
+        let flow = message.object(NFNL_SUBSYS_CTNETLINK).and_then(Flow::read);
+        // The other direction of a flow could have the same ends.
+        let is_its = |flow: &Flow<'_>| {
+            (flow.protocol, flow.destination) == (attempt.protocol, attempt.destination) && is_wrong(flow)
+        };
+        match flow.filter(is_its) {
+            Some(flow) => delete_flows(&mut self.delete, &[flow]),
+            None => Ok(0),
+        }
+    }
+}
+
+/// Asks for the flow with this first packet.
+fn request_for(attempt: &Attempt) -> Vec<u8> {
+    let mut request = Vec::new();
+    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
+    let family = number(Family::of(&attempt.destination.ip()));
+    begin_message(&mut request, kind, NLM_F_REQUEST, 1, family, 0);
+    Writer::new(&mut request).nested(TUPLE_ORIG, |tuple| {
+        tuple.nested(TUPLE_IP, |addresses| {
+            let mut write = |address: IpAddr, v4, v6| match address {
+                IpAddr::V4(address) => addresses.bytes(v4, &address.octets()),
+                IpAddr::V6(address) => addresses.bytes(v6, &address.octets()),
+            };
+            write(attempt.client.ip(), IP_V4_SRC, IP_V6_SRC);
+            write(attempt.destination.ip(), IP_V4_DST, IP_V6_DST);
+        });
+        tuple.nested(TUPLE_PROTO, |ports| {
+            ports.u8(PROTO_NUM, attempt.protocol.number());
+            ports.bytes(PROTO_SRC_PORT, &attempt.client.port().to_be_bytes());
+            ports.bytes(PROTO_DST_PORT, &attempt.destination.port().to_be_bytes());
+        });
+    });
+    end_message(&mut request, 0);
+    request
+}
+
+fn refused(subject: &str, code: i32) -> NetlinkError {
+    let source = io::Error::from_raw_os_error(code);
+    NetlinkError::Refused { subject: subject.to_owned(), source, refusals: Vec::new() }
 }
 
 const fn number(family: Family) -> u8 {
@@ -104,7 +164,7 @@ fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
     request.nested(FILTER, |filter| filter.bytes(FILTER_ORIG_FLAGS, &FILTER_PROTO_NUM.to_ne_bytes()));
     if scope == Scope::Unanswered {
         request.u32(STATUS, 0);
-        request.u32(STATUS_MASK, SEEN_REPLY);
+        request.u32(STATUS_MASK, ASSURED);
     }
 }
 
@@ -141,10 +201,6 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
     }
     match refusal {
         None => Ok(deleted),
-        Some(code) => {
-            let subject = "delete a stale flow".to_owned();
-            let source = io::Error::from_raw_os_error(code);
-            Err(NetlinkError::Refused { subject, source, refusals: Vec::new() })
-        }
+        Some(code) => Err(refused("delete a stale flow", code)),
     }
 }

@@ -38,10 +38,21 @@ impl StaleFlowCriteria {
 /// The flows of a family and protocol that must be examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
-    /// Only unanswered ones.
+    /// Only those in which nothing is established.
     Unanswered,
     /// All.
     All,
+}
+
+/// What becomes of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// It stays.
+    Right,
+    /// Its next packet would go wrong: it is deleted.
+    Stale,
+    /// It is a connection to a former backend: it stays until it ends, or its client begins anew.
+    Drained,
 }
 
 impl StaleFlowFilter {
@@ -133,18 +144,40 @@ impl StaleFlowFilter {
         self.frontends.iter().any(|(frontend, suspicion)| suspicion.scope(frontend.protocol) == Scope::All)
     }
 
-    /// True if the next packet of this flow would go wrong. `node_ips` are the addresses on which node ports answer.
+    /// Judges a flow. `node_ips` are the addresses on which node ports answer.
     ///
     /// Datagram flows can be deleted at any time. Connections are left to end by themselves, unless the service asks for a
-    /// reset; but an unanswered one is no connection yet: its client tries again and should succeed.
-    pub(super) fn is_stale(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> bool {
-        let Some(suspicion) = self.of(flow, node_ips) else { return false };
+    /// reset; but one in which nothing is established is no connection yet: its client tries again and should succeed.
+    pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Judgement {
+        let Some(suspicion) = self.of(flow, node_ips) else { return Judgement::Right };
         let wrong = match &suspicion.serving {
             Some(serving) => !serving.contains(&flow.backend),
             None => suspicion.gone.contains(&flow.backend),
         };
-        let free = flow.protocol == Protocol::Udp || !flow.answered;
-        wrong && (free || suspicion.reset && flow.is_translated())
+        let free = flow.protocol == Protocol::Udp || !flow.is_in_use;
+        match () {
+            () if !wrong => Judgement::Right,
+            () if free || suspicion.reset && flow.is_translated() => Judgement::Stale,
+            () if flow.is_translated() => Judgement::Drained,
+            () => Judgement::Right,
+        }
+    }
+
+    /// Adds later criteria, which replace the earlier ones, except for the backends that were gone then.
+    pub(super) fn extend(&mut self, later: Self) {
+        for (frontend, later) in later.frontends {
+            let criteria = self.frontends.entry(frontend).or_default();
+            criteria.gone.extend(&later.gone);
+            (criteria.serving, criteria.reset) = (later.serving, later.reset);
+        }
+    }
+
+    /// Keeps only the frontends whose connections in use stay, and may be drained.
+    pub(super) fn retain_draining(&mut self) {
+        let drains = |frontend: &FrontendKey, criteria: &mut StaleFlowCriteria| {
+            criteria.scope(frontend.protocol) == Scope::Unanswered
+        };
+        self.frontends.retain(drains);
     }
 
     /// The frontend that a flow used: first its exact address, then the node ports, as in the rules.

@@ -7,20 +7,23 @@ use std::{
     sync::{
         Arc,
         atomic::Ordering,
-        mpsc::{Receiver, TryRecvError},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use contiv_model::{Families, Protocol, ServiceChange};
+use contiv_model::{ContivService, Families, Protocol, ServiceChange};
 
 use super::{
+    attempts::AttemptTable,
+    drained::DrainedBackends,
+    flow::Flow,
     netlink::FlowTable,
     observer::StaleFlowObserver,
     request::{Request, Totals},
     seqlock::ProgrammingSeqlock,
-    stale::{Scope, StaleFlowFilter},
+    stale::{Judgement, Scope, StaleFlowFilter},
 };
 use crate::{
     kernel::{BackgroundTask, Kernel},
@@ -42,6 +45,15 @@ const GATHER_FACTOR: u32 = 250;
 /// The limits of this wait.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(2500);
+/// A survey is a search that visits connections in use too, to find drained ones. The next one waits this many times as long as it
+/// took, so that surveys take at most 1 % of a processor.
+const SURVEY_FACTOR: u32 = 100;
+/// The longest wait.
+const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(10);
+/// How soon it is noticed that drained connections have ended, if nothing else happens.
+const DRAINED_INTERVAL: Duration = Duration::from_secs(10);
+/// How often new attempts on drained connections are read, while there are some. Clients repeat after a second.
+const ATTEMPTS_INTERVAL: Duration = Duration::from_millis(500);
 /// How long requests stay in the queue. Waking up for each of them would take processor time from the programming of the next
 /// one.
 const WAKE_UP_DELAY: Duration = Duration::from_millis(50);
@@ -58,6 +70,9 @@ pub(super) struct Worker {
     seqlock: Arc<ProgrammingSeqlock>,
     totals: Arc<Totals>,
     observer: Option<Arc<dyn StaleFlowObserver>>,
+    attempts: AttemptTable,
+    /// The table of attempts failed: that was logged.
+    has_failed: bool,
 }
 
 /// The flows that may be stale because of changes of the programmed backends.
@@ -68,6 +83,11 @@ struct State {
     current: StaleFlowFilter,
     /// The criteria of the next search.
     next: StaleFlowFilter,
+    /// The criteria of searches that did not visit connections in use.
+    unsurveyed: StaleFlowFilter,
+    drained: DrainedBackends,
+    /// Those that the current survey has found.
+    found: DrainedBackends,
 }
 
 impl Worker {
@@ -79,14 +99,16 @@ impl Worker {
         totals: Arc<Totals>,
         observer: Option<Arc<dyn StaleFlowObserver>>,
     ) -> Self {
-        Self { kernel, requests, state: State::default(), table: None, seqlock, totals, observer }
+        let attempts = AttemptTable::new(Arc::clone(&kernel));
+        let state = State::default();
+        Self { kernel, requests, state, table: None, seqlock, totals, observer, attempts, has_failed: false }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
-    fn search(&mut self) {
-        self.state.current = mem::take(&mut self.state.next);
+    fn search(&mut self, is_survey: bool) {
+        let scopes = self.state.begin_search(is_survey);
         let mut searched: BTreeMap<Family, (Duration, usize)> = BTreeMap::new();
-        for ((family, protocol), scope) in self.state.current.scopes() {
+        for ((family, protocol), scope) in scopes {
             let start = Instant::now();
             let mut outcome = self.delete_stale(family, protocol, scope);
             for attempt in 1..MAX_ATTEMPTS {
@@ -100,6 +122,10 @@ impl Worker {
             let (took, total) = searched.entry(family).or_default();
             *took += start.elapsed();
             *total += outcome.as_ref().copied().unwrap_or_default();
+            if is_survey && outcome.is_ok() {
+                let found = mem::take(&mut self.state.found);
+                self.state.drained.replace(family, protocol, found);
+            }
             match outcome {
                 Ok(0) => {}
                 Ok(deleted) => {
@@ -112,7 +138,11 @@ impl Worker {
                 }
             }
         }
-        self.state.current = StaleFlowFilter::default();
+        let current = mem::take(&mut self.state.current);
+        if !is_survey {
+            self.state.unsurveyed.extend(current);
+            self.state.unsurveyed.retain_draining();
+        }
         if let Some(observer) = &self.observer {
             for (family, (took, deleted)) in searched {
                 let family = Families { ipv4: family == Family::V4, ipv6: family == Family::V6 };
@@ -133,11 +163,73 @@ impl Worker {
             Some(table) => table,
             None => table.insert(FlowTable::open(kernel)?),
         };
+        state.found = DrainedBackends::default();
         table.delete_stale(family, protocol, scope, |flow| {
             // A flow to a backend that was added a moment ago is right.
             state.handle_pending_requests(requests);
-            state.current.is_stale(flow, &state.node_ips)
+            state.is_stale(flow)
         })
+    }
+
+    /// Ends the drained flows on which clients begin anew, so that the next repetition chooses among the present backends; and
+    /// has new attempts recorded exactly while there are drained flows.
+    fn end_drained_flows(&mut self) {
+        let result = self.try_end_drained_flows();
+        if let Err(error) = &result
+            && !self.has_failed
+        {
+            self.totals.failures.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%error, "new attempts on connections to removed backends cannot be recorded: they wait until these end");
+        }
+        self.has_failed = result.is_err();
+    }
+
+    fn try_end_drained_flows(&mut self) -> Result<(), NetlinkError> {
+        if self.state.drained.is_empty() {
+            return self.attempts.remove();
+        }
+        self.attempts.make()?;
+        for attempt in self.attempts.read()? {
+            let seqlock = Arc::clone(&self.seqlock);
+            let start = Instant::now();
+            let deleted = seqlock.search(|| {
+                self.state.handle_pending_requests(&self.requests);
+                let table = match &mut self.table {
+                    Some(table) => table,
+                    None => self.table.insert(FlowTable::open(&self.kernel)?),
+                };
+                let deleted = table.delete_flow_of(&attempt, |flow| self.state.drained.contains(flow));
+                deleted.inspect_err(|_| self.table = None)
+            })?;
+            if deleted > 0 {
+                self.totals.deleted.fetch_add(deleted, Ordering::Relaxed);
+                let (client, destination) = (attempt.client, attempt.destination);
+                tracing::debug!(%client, %destination, "a new attempt ended a connection to a removed backend");
+                if let Some(observer) = &self.observer {
+                    let is_v4 = destination.is_ipv4();
+                    let family = Families { ipv4: is_v4, ipv6: !is_v4 };
+                    observer.searched(family, start.elapsed(), deleted);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for requests, at most until then, and handles them. False when the work is over.
+    fn wait(&mut self, until: Option<Instant>) -> bool {
+        let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let request = match wait {
+            Some(wait) => self.requests.recv_timeout(wait),
+            None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match request {
+            Ok(request) => self.state.handle_request(request),
+            Err(RecvTimeoutError::Timeout) => {}
+            // What was requested before is still searched.
+            Err(RecvTimeoutError::Disconnected) => return !self.state.next.is_empty(),
+        }
+        self.state.handle_pending_requests(&self.requests);
+        true
     }
 
     /// Only receives requests: until then, until the condition holds, or all senders are gone.
@@ -161,24 +253,40 @@ fn gather_until(now: Instant, last_search: Option<(Instant, Duration)>) -> Insta
     next.max(now + GATHER_DELAY)
 }
 
+/// When connections in use may be visited again. `last_survey` is the end of the last time, and how long it took.
+fn survey_after(last_survey: Option<(Instant, Duration)>) -> Option<Instant> {
+    let interval = |took: Duration| (took * SURVEY_FACTOR).clamp(MIN_INTERVAL, MAX_SURVEY_INTERVAL);
+    last_survey.map(|(end, took)| end + interval(took))
+}
+
 impl BackgroundTask for Worker {
     fn run(mut self: Box<Self>) {
-        let mut last_search = None;
-        while let Ok(request) = self.requests.recv() {
-            self.state.handle_request(request);
-            self.state.handle_pending_requests(&self.requests);
-            while !self.state.next.is_empty() {
+        let (mut last_search, mut last_survey) = (None, None);
+        let mut wake_up = None;
+        while self.wait(wake_up) {
+            if !self.state.next.is_empty() {
                 self.pause(gather_until(Instant::now(), last_search), StaleFlowFilter::are_urgent);
+            }
+            let now = Instant::now();
+            let is_survey = survey_after(last_survey).is_none_or(|after| now >= after);
+            if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey) {
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
-                    self.search();
+                    self.search(is_survey);
                     start.elapsed()
                 });
                 let end = Instant::now();
                 last_search = Some((end, took));
+                if is_survey {
+                    last_survey = last_search;
+                }
+                self.end_drained_flows();
                 self.pause(end + (took * REST_FACTOR).min(MAX_REST), |_| false);
+            } else {
+                self.end_drained_flows();
             }
+            wake_up = self.state.wake_up(Instant::now(), last_survey);
         }
     }
 
@@ -186,13 +294,57 @@ impl BackgroundTask for Worker {
         let is_open = self.state.handle_pending_requests(&self.requests);
         if !self.state.next.is_empty() {
             let seqlock = Arc::clone(&self.seqlock);
-            seqlock.search(|| self.search());
+            seqlock.search(|| self.search(true));
         }
+        self.end_drained_flows();
         is_open
     }
 }
 
 impl State {
+    /// Takes over the criteria of the next search, and returns the flows that must be examined.
+    fn begin_search(&mut self, is_survey: bool) -> BTreeMap<(Family, Protocol), Scope> {
+        let next = mem::take(&mut self.next);
+        let mut scopes = next.scopes();
+        self.current = next;
+        if is_survey {
+            let mut all = mem::take(&mut self.unsurveyed);
+            let more = all.scopes().into_keys().chain(self.drained.scopes());
+            scopes.extend(more.map(|of| (of, Scope::All)));
+            for scope in scopes.values_mut() {
+                *scope = Scope::All;
+            }
+            all.extend(mem::take(&mut self.current));
+            self.current = all;
+        }
+        scopes
+    }
+
+    /// True for a flow to delete. A survey collects the drained ones.
+    fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
+        let judgement = self.current.judge(flow, &self.node_ips);
+        if judgement == Judgement::Drained || judgement == Judgement::Right && self.drained.contains(flow) {
+            self.found.insert(flow);
+        }
+        judgement == Judgement::Stale
+    }
+
+    /// True if there may be drained connections that are not known, or if it is time to see whether the known ones go on.
+    fn needs_survey(&self, now: Instant, last_survey: Option<(Instant, Duration)>) -> bool {
+        let is_over = last_survey.is_none_or(|(end, _)| now >= end + DRAINED_INTERVAL);
+        !self.unsurveyed.is_empty() || !self.drained.is_empty() && is_over
+    }
+
+    /// When there is something to do without a request.
+    fn wake_up(&self, now: Instant, last_survey: Option<(Instant, Duration)>) -> Option<Instant> {
+        if !self.next.is_empty() {
+            return Some(now);
+        }
+        let survey = (!self.unsurveyed.is_empty()).then(|| survey_after(last_survey).unwrap_or(now));
+        let attempts = (!self.drained.is_empty()).then(|| now + ATTEMPTS_INTERVAL);
+        survey.into_iter().chain(attempts).min()
+    }
+
     /// Handles all pending requests. False when all senders are gone.
     fn handle_pending_requests(&mut self, requests: &Receiver<Request>) -> bool {
         loop {
@@ -206,12 +358,18 @@ impl State {
     fn handle_request(&mut self, request: Request) {
         match request {
             Request::Coming(services) => {
-                for filter in [&mut self.current, &mut self.next] {
-                    filter.allow(services.iter().map(|service| &**service));
+                let services = || services.iter().map(|service| &**service);
+                for filter in [&mut self.current, &mut self.next, &mut self.unsurveyed] {
+                    filter.allow(services());
                 }
+                self.serve(services);
             }
             Request::Changed(changes) => {
-                self.current.correct(changes.values().filter_map(|change| change.new.as_deref()));
+                let services = || changes.values().filter_map(|change| change.new.as_deref());
+                for filter in [&mut self.current, &mut self.unsurveyed] {
+                    filter.correct(services());
+                }
+                self.serve(services);
                 self.next.add(changes.values());
             }
             Request::Reconciled { before, services, node_ips, found } => {
@@ -220,14 +378,25 @@ impl State {
                     (new.as_ref() != Some(&old)).then_some(ServiceChange { old: Some(old), new })
                 });
                 let changes: Vec<ServiceChange> = changes.collect();
-                self.current.correct(services.values().map(|service| &**service));
+                let all = || services.values().map(|service| &**service);
+                for filter in [&mut self.current, &mut self.unsurveyed] {
+                    filter.correct(all());
+                }
+                self.serve(all);
                 self.next.add(changes.iter());
-                self.next.add_all(services.values().map(|service| &**service));
+                self.next.add_all(all());
                 for (frontend, backends) in found {
                     self.next.add_found(frontend, &backends);
                 }
                 self.node_ips = node_ips;
             }
+        }
+    }
+
+    /// The backends of these services are not drained.
+    fn serve<'a, S: Iterator<Item = &'a ContivService>>(&mut self, services: impl Fn() -> S) {
+        for drained in [&mut self.drained, &mut self.found] {
+            drained.remove_serving(services());
         }
     }
 }
@@ -236,10 +405,10 @@ impl State {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use contiv_model::{Backend, ContivService, ServiceId, ServicePort};
+    use contiv_model::{Backend, ServiceId, ServicePort};
 
     use super::*;
-    use crate::nftables::conntrack::flow::{Flow, Identity};
+    use crate::nftables::conntrack::flow::Identity;
 
     #[test]
     fn first_change_is_searched_at_once_and_later_ones_together() {
@@ -285,10 +454,10 @@ mod tests {
                 protocol: Protocol::Udp,
                 destination: (destination, 80).into(),
                 backend: (backend, 8080).into(),
-                answered: true,
+                is_in_use: true,
                 identity: Identity { tuple: &[], id: &[] },
             };
-            state.next.is_stale(&flow, &state.node_ips)
+            state.next.judge(&flow, &state.node_ips) == Judgement::Stale
         };
         for (before, expected) in [(&[gone.clone(), kept.clone()][..], true), (&[], false)] {
             let mut state = State::default();
@@ -298,5 +467,55 @@ mod tests {
             assert!(is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 9]), "to another backend");
             assert!(!is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 1]));
         }
+    }
+
+    #[test]
+    fn survey_finds_drained_backends_until_they_serve_again() {
+        let service = |last: &[u8]| {
+            let backends = last.iter().map(|last| Backend::new(([10, 0, 0, *last], 8080).into())).collect();
+            let (name, node_port) = ("".into(), None);
+            let port = ServicePort { port: 80, protocol: Protocol::Tcp, name, node_port, backends };
+            Arc::new(ContivService {
+                cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
+                ports: vec![port],
+                ..ContivService::new(ServiceId::new("default", "web"))
+            })
+        };
+        let changed = |old: &[u8], new: &[u8]| {
+            let change = ServiceChange { old: Some(service(old)), new: Some(service(new)) };
+            Request::Changed([(ServiceId::new("default", "web"), change)].into())
+        };
+        let flow = |last: u8, is_in_use| Flow {
+            protocol: Protocol::Tcp,
+            destination: ([10, 96, 0, 1], 80).into(),
+            backend: ([10, 0, 0, last], 8080).into(),
+            is_in_use,
+            identity: Identity { tuple: &[], id: &[] },
+        };
+        let (now, of) = (Instant::now(), (Family::V4, Protocol::Tcp));
+        let mut state = State::default();
+        state.handle_request(changed(&[1, 2], &[2]));
+        assert_eq!(state.begin_search(false), [(of, Scope::Unanswered)].into());
+        let current = mem::take(&mut state.current);
+        state.unsurveyed.extend(current);
+        assert!(state.needs_survey(now, None) && state.wake_up(now, None) == Some(now));
+
+        assert_eq!(state.begin_search(true), [(of, Scope::All)].into());
+        assert!(state.is_stale(&flow(1, false)) && !state.is_stale(&flow(1, true)));
+        assert!(!state.is_stale(&flow(2, true)));
+        let found = mem::take(&mut state.found);
+        state.drained.replace(Family::V4, Protocol::Tcp, found);
+        assert!(state.drained.contains(&flow(1, true)) && !state.drained.contains(&flow(2, true)));
+        let survey = Some((now, Duration::from_millis(10)));
+        assert!(!state.needs_survey(now, survey) && state.needs_survey(now + DRAINED_INTERVAL, survey));
+        assert_eq!(state.wake_up(now, survey), Some(now + ATTEMPTS_INTERVAL));
+
+        // A survey for other reasons finds that its connections go on.
+        assert_eq!(state.begin_search(true), [(of, Scope::All)].into());
+        assert!(!state.is_stale(&flow(1, true)) && state.found.contains(&flow(1, true)));
+
+        state.handle_request(changed(&[2], &[1, 2]));
+        assert!(state.drained.is_empty() && state.found.is_empty());
+        assert_eq!(state.wake_up(now, survey), None, "nothing to do until the next request");
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::nftables::{
     hook_name::hook_name,
-    layout::TABLE,
+    layout::{ATTEMPTS_TABLE, TABLE},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, chain, data, expr, msg, rule, verdict},
@@ -56,8 +56,9 @@ const INET_HOOKS: u32 = 6;
 /// Foreign base chains that packets of this family pass, ordered by hook and priority.
 pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherChain>, NetlinkError> {
     let own_family = if address.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
-    let is_passed =
-        |family: u8, table: &str| (family == NFPROTO_INET && table != TABLE) || family == own_family;
+    let is_passed = |family: u8, table: &str| {
+        (family == NFPROTO_INET && ![TABLE, ATTEMPTS_TABLE].contains(&table)) || family == own_family
+    };
     let mut chains = BTreeMap::new();
     socket.pass_families(msg::GETCHAIN, |family, object| {
         let found = (object.text(chain::TABLE), object.text(chain::NAME), object.nested(chain::HOOK));

@@ -116,13 +116,7 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             // nft up to 1.0.6 runs out of registers for IPv6 here; it lists the rule all the same.
             let values = load_key(list, key, FIRST);
             load_key(list, data, values);
-            expression(list, "dynset", |attributes| {
-                attributes.u32(expr::DYNSET_SREG_KEY, register(FIRST));
-                attributes.u32(expr::DYNSET_SREG_DATA, register(values));
-                attributes.u32(expr::DYNSET_OP, expr::DYNSET_OP_UPDATE);
-                attributes.bytes(expr::DYNSET_TIMEOUT, &(u64::from(*timeout) * 1000).to_be_bytes());
-                attributes.text(expr::DYNSET_SET_NAME, &map.name());
-            });
+            update(list, &map.name(), Some(values), Some(u64::from(*timeout) * 1000));
         }
         Statement::Masquerade => expression(list, "masq", |attributes| {
             attributes.u32(expr::MASQ_FLAGS, expr::MASQ_FULLY_RANDOM);
@@ -138,7 +132,7 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
 }
 
 /// Loads fields into consecutive registers, and returns the next one.
-fn load_key(list: &mut Writer<'_>, key: &Key, first: Register) -> Register {
+pub(super) fn load_key(list: &mut Writer<'_>, key: &Key, first: Register) -> Register {
     key.iter().fold(first, |at, field| {
         load(list, *field, at);
         after(at, *field)
@@ -158,15 +152,16 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
         Field::L4Proto => meta(list, expr::META_L4PROTO, at),
         Field::Priority => meta(list, expr::META_PRIORITY, at),
         Field::InputInterface => meta(list, expr::META_IIFNAME, at),
-        Field::Saddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field, at),
-        Field::Saddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 8, field, at),
-        Field::Daddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field, at),
-        Field::Daddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 24, field, at),
+        Field::Saddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field.len(), at),
+        Field::Saddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 8, field.len(), at),
+        Field::Daddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field.len(), at),
+        Field::Daddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 24, field.len(), at),
         Field::DaddrMasked(family) => {
             load(list, Field::Daddr(family), at);
             mask(list, &[0; 16][..usize::from(family.address_len())], at);
         }
-        Field::Dport => payload(list, expr::PAYLOAD_TRANSPORT_HEADER, 2, field, at),
+        Field::Dport => payload(list, expr::PAYLOAD_TRANSPORT_HEADER, 2, field.len(), at),
+        Field::Sport => payload(list, expr::PAYLOAD_TRANSPORT_HEADER, 0, field.len(), at),
         Field::CtState => conntrack(list, expr::CT_STATE, None, at),
         Field::CtStatus => conntrack(list, expr::CT_STATUS, None, at),
         Field::CtProtocol => conntrack(list, expr::CT_PROTOCOL, None, at),
@@ -266,7 +261,7 @@ fn compare(list: &mut Writer<'_>, field: Field, comparison: Comparison, constant
 }
 
 /// Compares the value of the registers from [`FIRST`] on.
-fn compare_with(list: &mut Writer<'_>, comparison: Comparison, value: &[u8]) {
+pub(super) fn compare_with(list: &mut Writer<'_>, comparison: Comparison, value: &[u8]) {
     expression(list, "cmp", |attributes| {
         attributes.u32(expr::CMP_SREG, register(FIRST));
         let operator = match comparison {
@@ -278,16 +273,18 @@ fn compare_with(list: &mut Writer<'_>, comparison: Comparison, value: &[u8]) {
     });
 }
 
-fn payload(list: &mut Writer<'_>, base: u32, offset: u32, field: Field, at: Register) {
+/// Loads bytes of the packet.
+pub(super) fn payload(list: &mut Writer<'_>, base: u32, offset: u32, len: u32, at: Register) {
     expression(list, "payload", |attributes| {
         attributes.u32(expr::PAYLOAD_DREG, register(at));
         attributes.u32(expr::PAYLOAD_BASE, base);
         attributes.u32(expr::PAYLOAD_OFFSET, offset);
-        attributes.u32(expr::PAYLOAD_LEN, field.len());
+        attributes.u32(expr::PAYLOAD_LEN, len);
     });
 }
 
-fn mask(list: &mut Writer<'_>, mask: &[u8], at: Register) {
+/// Clears the bits of a register that are not in the mask.
+pub(super) fn mask(list: &mut Writer<'_>, mask: &[u8], at: Register) {
     expression(list, "bitwise", |attributes| {
         attributes.u32(expr::BITWISE_SREG, register(at));
         attributes.u32(expr::BITWISE_DREG, register(at));
@@ -315,6 +312,22 @@ fn load_flags(list: &mut Writer<'_>, flags: &[Flag]) {
     }
     let bits = flags.iter().fold(0, |bits, flag| bits | flag.bit());
     mask(list, &bits.to_ne_bytes(), FIRST);
+}
+
+/// Stores the key at [`FIRST`] in a set, or with the data at `data` in a map, or refreshes it, for so many milliseconds, or for
+/// the timeout of the set.
+pub(super) fn update(list: &mut Writer<'_>, set: &str, data: Option<Register>, timeout: Option<u64>) {
+    expression(list, "dynset", |attributes| {
+        attributes.u32(expr::DYNSET_SREG_KEY, register(FIRST));
+        if let Some(data) = data {
+            attributes.u32(expr::DYNSET_SREG_DATA, register(data));
+        }
+        attributes.u32(expr::DYNSET_OP, expr::DYNSET_OP_UPDATE);
+        if let Some(timeout) = timeout {
+            attributes.bytes(expr::DYNSET_TIMEOUT, &timeout.to_be_bytes());
+        }
+        attributes.text(expr::DYNSET_SET_NAME, set);
+    });
 }
 
 fn lookup(list: &mut Writer<'_>, set: &str, more: impl FnOnce(&mut Writer<'_>)) {

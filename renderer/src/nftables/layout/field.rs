@@ -23,6 +23,7 @@ pub(crate) enum Field {
     /// The destination address masked to all zeroes: the key of node ports.
     DaddrMasked(Family),
     Dport,
+    Sport,
     /// The state of the connection, one bit for each state.
     CtState,
     /// Bits of the connection.
@@ -59,7 +60,7 @@ impl Field {
     pub(super) const fn len(self) -> u32 {
         match self {
             Self::Nfproto | Self::L4Proto | Self::CtProtocol => 1,
-            Self::Dport | Self::OriginalDport => 2,
+            Self::Dport | Self::Sport | Self::OriginalDport => 2,
             Self::Priority
             | Self::CtState
             | Self::CtStatus
@@ -91,6 +92,7 @@ impl fmt::Display for Field {
             Self::Daddr(family) => write!(f, "{} daddr", family.nft()),
             Self::DaddrMasked(family) => write!(f, "{} daddr & {}", family.nft(), family.unspecified()),
             Self::Dport => f.write_str("th dport"),
+            Self::Sport => f.write_str("th sport"),
             Self::CtState => f.write_str("ct state"),
             Self::CtStatus => f.write_str("ct status"),
             Self::CtProtocol => f.write_str("ct protocol"),

@@ -1,6 +1,7 @@
 //! The layout of the table: its sets, chains and rules. Each is described once; from there come the messages for the kernel,
 //! the text for nft and for people (`skeleton.nft` beside this folder), and what `evaluate` executes.
 
+mod attempts;
 mod base;
 mod bytecode;
 mod demand;
@@ -18,6 +19,10 @@ mod table;
 mod text;
 mod write;
 
+pub(crate) use attempts::{
+    ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal, write_attempts_request,
+    write_attempts_table,
+};
 pub(crate) use base::BaseChain;
 pub(crate) use bytecode::write_verdict;
 pub(crate) use demand::DemandChain;

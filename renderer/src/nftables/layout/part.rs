@@ -16,6 +16,7 @@ pub(super) enum Part {
     Saddr(Family),
     L4Proto,
     Dport,
+    Sport,
     /// nft needs a modulus, but any one will do.
     Slot,
     Priority,
@@ -54,6 +55,7 @@ impl Part {
             Self::Saddr(family) => Field::Saddr(family),
             Self::L4Proto => Field::L4Proto,
             Self::Dport => Field::Dport,
+            Self::Sport => Field::Sport,
             Self::Slot => Field::Random(2),
             Self::Priority => Field::Priority,
             Self::InputInterface => Field::InputInterface,
@@ -72,7 +74,7 @@ impl Part {
             Self::Daddr(Family::V4) | Self::Saddr(Family::V4) => 7,
             Self::Daddr(Family::V6) | Self::Saddr(Family::V6) => 8,
             Self::L4Proto => INET_PROTOCOL,
-            Self::Dport => 13,
+            Self::Dport | Self::Sport => 13,
             Self::Priority => 23,
             Self::InputInterface => 41,
         }
@@ -85,7 +87,7 @@ impl Part {
             Self::Daddr(Family::V4) | Self::Saddr(Family::V4) => "ipv4_addr",
             Self::Daddr(Family::V6) | Self::Saddr(Family::V6) => "ipv6_addr",
             Self::L4Proto => "inet_proto",
-            Self::Dport => "inet_service",
+            Self::Dport | Self::Sport => "inet_service",
             Self::Priority => "classid",
             Self::InputInterface => "ifname",
         }
@@ -94,7 +96,9 @@ impl Part {
     const fn byte_order(self) -> u32 {
         match self {
             Self::Slot | Self::Priority | Self::InputInterface => BYTEORDER_HOST,
-            Self::Daddr(_) | Self::Saddr(_) | Self::L4Proto | Self::Dport => BYTEORDER_BIG_ENDIAN,
+            Self::Daddr(_) | Self::Saddr(_) | Self::L4Proto | Self::Dport | Self::Sport => {
+                BYTEORDER_BIG_ENDIAN
+            }
         }
     }
 
@@ -112,6 +116,7 @@ impl Part {
             Self::Saddr(Family::V4) => payload(12, 11),
             Self::Saddr(Family::V6) => payload(13, 8),
             Self::Dport => payload(11, 2),
+            Self::Sport => payload(11, 1),
             Self::L4Proto => meta(expr::META_L4PROTO),
             Self::Priority => meta(expr::META_PRIORITY),
             Self::InputInterface => meta(expr::META_IIFNAME),

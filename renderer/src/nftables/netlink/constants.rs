@@ -51,7 +51,8 @@ pub(crate) mod table {
     pub(crate) const FLAG_DORMANT: u32 = 0x1;
     /// The port of the socket that owns the table.
     pub(crate) const OWNER: u16 = 7;
-    const FLAG_OWNER: u32 = 0x2;
+    /// The table ends with the socket of its owner, unless it is to outlive it.
+    pub(crate) const FLAG_OWNER: u32 = 0x2;
     /// The table outlives its owner.
     pub(crate) const FLAG_PERSIST: u32 = 0x4;
     pub(crate) const OWNED: u32 = FLAG_OWNER | FLAG_PERSIST;

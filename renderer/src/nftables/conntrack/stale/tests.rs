@@ -36,13 +36,17 @@ fn filter(changes: &[ServiceChange]) -> StaleFlowFilter {
     filter
 }
 
-fn flow(protocol: Protocol, destination: &str, backend: &str, answered: bool) -> Flow<'static> {
+fn flow(protocol: Protocol, destination: &str, backend: &str, is_in_use: bool) -> Flow<'static> {
     let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
-    Flow { protocol, destination, backend, answered, identity: Identity { tuple: &[], id: &[] } }
+    Flow { protocol, destination, backend, is_in_use, identity: Identity { tuple: &[], id: &[] } }
 }
 
 fn stale(filter: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
-    filter.is_stale(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
+    judge(filter, flow) == Judgement::Stale
+}
+
+fn judge(filter: &StaleFlowFilter, flow: &Flow<'_>) -> Judgement {
+    filter.judge(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
 }
 
 fn stale_udp(filter: &StaleFlowFilter, destination: &str, backend: &str) -> bool {
@@ -79,7 +83,8 @@ fn flows_of_a_removed_backend_are_stale_at_every_frontend() {
     }
     // The service has no IPv6 address, so its node port has none either.
     let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
-    assert!(!filter.is_stale(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()])));
+    let judgement = filter.judge(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()]));
+    assert_eq!(judgement, Judgement::Right);
 }
 
 #[test]
@@ -148,6 +153,45 @@ fn connections_in_use_are_stale_only_on_request_and_translated() {
             assert_eq!(filter.scopes(), BTreeMap::from([((Family::V4, protocol), scope)]));
         }
     }
+}
+
+#[test]
+fn connections_of_former_backends_are_drained_unless_they_are_reset() {
+    for protocol in [Protocol::Tcp, Protocol::Sctp] {
+        let former = service(protocol, &["10.244.1.1:53"]);
+        let at =
+            |filter: &StaleFlowFilter, backend| judge(filter, &flow(protocol, "10.96.0.1:53", backend, true));
+        for new in [Some(service(protocol, &["10.244.1.2:53"])), Some(service(protocol, &[])), None] {
+            let filter = filter(&[change(Some(&former), new.as_ref())]);
+            assert_eq!(at(&filter, "10.244.1.1:53"), Judgement::Drained);
+            assert_eq!(at(&filter, "10.96.0.1:53"), Judgement::Right, "never translated");
+            let attempt = flow(protocol, "10.96.0.1:53", "10.244.1.1:53", false);
+            assert_eq!(judge(&filter, &attempt), Judgement::Stale);
+        }
+        let gone = filter(&[change(Some(&former), None)]);
+        assert_eq!(at(&gone, "10.244.1.9:53"), Judgement::Right, "translated by another program");
+    }
+}
+
+#[test]
+fn later_criteria_replace_earlier_ones_and_keep_former_backends() {
+    let tcp = |backends: &[&str]| service(Protocol::Tcp, backends);
+    let at = |filter: &StaleFlowFilter, backend| {
+        judge(filter, &flow(Protocol::Tcp, "10.96.0.1:53", backend, true))
+    };
+    let [first, second, third] = ["10.244.1.1:53", "10.244.1.2:53", "10.244.1.3:53"];
+    let mut survey = filter(&[change(Some(&tcp(&[first])), Some(&tcp(&[second])))]);
+    let mut add = |old: &ContivService, new: Option<&ContivService>| {
+        survey.extend(filter(&[change(Some(old), new)]));
+        survey.retain_draining();
+        (!survey.is_empty()).then(|| [first, second, third].map(|backend| at(&survey, backend)))
+    };
+    let (right, drained) = (Judgement::Right, Judgement::Drained);
+    assert_eq!(add(&tcp(&[second]), Some(&tcp(&[third]))), Some([drained, drained, right]));
+    assert_eq!(add(&tcp(&[third]), None), Some([drained; 3]));
+    let reset = ContivService { reset_connections: true, ..tcp(&[third]) };
+    assert_eq!(add(&tcp(&[second]), Some(&reset)), None, "its connections were deleted");
+    assert_eq!(add(&service(Protocol::Udp, &[first]), None), None, "datagrams are never drained");
 }
 
 #[test]
