@@ -44,19 +44,19 @@ func proxy(ctx context.Context, kubeconfig string) error {
 				options.FieldSelector, options.LabelSelector = fieldSelector, labelSelector
 			}))
 	}
-	const selector = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name"
 	nodes := factory(fields.OneTermEqualSelector("metadata.name", "node-0").String(), "")
 	nodes.Core().V1().Nodes().Informer()
-	services := factory("spec.clusterIP!="+corev1.ClusterIPNone, selector)
+	services := factory("spec.clusterIP!="+corev1.ClusterIPNone, "!service.kubernetes.io/service-proxy-name")
 	services.Core().V1().Services().Informer()
-	others := factory("", selector)
-	others.Discovery().V1().EndpointSlices().Informer()
+	slices := factory("", "!service.kubernetes.io/headless")
+	slices.Discovery().V1().EndpointSlices().Informer()
+	others := factory("", "")
 	others.Networking().V1().ServiceCIDRs().Informer()
-	for _, factory := range []informers.SharedInformerFactory{nodes, services, others} {
+	for _, factory := range []informers.SharedInformerFactory{nodes, services, slices, others} {
 		factory.Start(ctx.Done())
 		factory.WaitForCacheSync(ctx.Done())
 	}
-	fmt.Println("synced", len(others.Discovery().V1().EndpointSlices().Informer().GetStore().ListKeys()), "endpoint slices")
+	fmt.Println("synced", len(slices.Discovery().V1().EndpointSlices().Informer().GetStore().ListKeys()), "endpoint slices")
 	<-ctx.Done()
 	return nil
 }

@@ -1,4 +1,4 @@
-//! Labels that name the owner of an object.
+//! Labels of Kubernetes that say who manages an object, and for whom it is.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,9 @@ pub const EXTERNAL_WORKLOADS_CONTROLLER: &str = "contiv-external-workloads";
 
 /// The value of linkerd's controller of external workloads.
 pub const LINKERD_EXTERNAL_WORKLOADS_CONTROLLER: &str = "linkerd-external-workloads-controller";
+
+/// Label of endpoint slices and Endpoints: proxies ignore one that has it, whatever its value. It means nothing at a service.
+pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Whether an endpoint slice with these labels holds external workloads rather than pods.
 pub fn is_of_external_workloads(labels: &BTreeMap<String, String>) -> bool {

@@ -16,9 +16,6 @@ use crate::{
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// Proxies ignore a slice with this label of any value.
-const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-
 const ADDRESS_TYPES: [(&str, AddressType); 3] =
     [("IPv4", AddressType::Ipv4), ("IPv6", AddressType::Ipv6), ("FQDN", AddressType::Fqdn)];
 
@@ -59,7 +56,7 @@ fn service(message: &proto::EndpointSlice, id: &EndpointSliceId) -> Option<Servi
         "" => message.labels.get(SERVICE_LABEL).map(String::as_str).filter(|name| !name.is_empty())?,
         name => name,
     };
-    let headless = message.labels.contains_key(HEADLESS_LABEL);
+    let headless = message.labels.contains_key(label::HEADLESS);
     (!headless).then(|| ServiceId::new(id.namespace.clone(), name))
 }
 

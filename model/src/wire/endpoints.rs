@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contiv_proto::message::endpoints as proto;
+use contiv_proto::{label, message::endpoints as proto};
 
 use super::{
     error::{Problems, Validated},
@@ -40,6 +40,9 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
         });
         let ports: Vec<EndpointPort> = collect_exact(subset.ports.len(), ports);
         subsets.push(EndpointSubset { addresses, ports });
+    }
+    if message.labels.contains_key(label::HEADLESS) {
+        subsets = Vec::new();
     }
     problems.finish(Endpoints { id, subsets })
 }

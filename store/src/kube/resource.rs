@@ -6,8 +6,9 @@ use contiv_proto::{Key, Kind};
 
 use super::{KubeAddress, query::escape};
 
-/// Label selectors of the services and endpoint slices that kube-proxy leaves out.
-const HEADLESS: &str = "!service.kubernetes.io/headless";
+/// The label selector of endpoint slices, as kube-proxy's. It is none of services: a service with this label is served.
+const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
+/// The label of services that names their proxy. kube-proxy does not look for it in endpoint slices.
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 
 /// One type of objects at the API server, or some of its objects.
@@ -102,8 +103,8 @@ impl Scope {
     /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the
     /// URL says so. Lists come from the API server's cache, as those of kube-proxy: there are as many agents as nodes.
     ///
-    /// Headless services and their endpoint slices are left out, and services that name another proxy than `proxy_name`; if that
-    /// is empty, those that name any. `Endpoints` are left out, since Kubernetes mirrors all of them to endpoint slices. Other
+    /// Endpoint slices of headless services are left out, and services that name another proxy than `proxy_name`; if that is
+    /// empty, those that name any. `Endpoints` are left out, since Kubernetes mirrors all of them to endpoint slices. Other
     /// nodes and pods are left out, since they change often and have no effect here, except for the weights of pods.
     pub fn node(name: &str, proxy_name: &str, address: &KubeAddress) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
@@ -116,12 +117,9 @@ impl Scope {
         for resource in &mut resources {
             match resource.kind {
                 Kind::Node if !address.nodes => resource.fields = format!("metadata.name={name}"),
-                // Endpoint slices have the labels of their service, unless another writer makes them.
-                Kind::Service | Kind::EndpointSlice if proxy_name.is_empty() => {
-                    resource.labels = format!("{HEADLESS},!{PROXY_NAME}");
-                }
-                Kind::Service => resource.labels = format!("{HEADLESS},{PROXY_NAME}={proxy_name}"),
-                Kind::EndpointSlice => HEADLESS.clone_into(&mut resource.labels),
+                Kind::Service if proxy_name.is_empty() => resource.labels = format!("!{PROXY_NAME}"),
+                Kind::Service => resource.labels = format!("{PROXY_NAME}={proxy_name}"),
+                Kind::EndpointSlice => NOT_HEADLESS.clone_into(&mut resource.labels),
                 _ => {}
             }
         }
@@ -174,9 +172,8 @@ mod tests {
             let scope = Scope::node("n1", proxy_name, &KubeAddress::default());
             [1, 2].map(|i| scope.resources[i].labels.clone())
         };
-        let others = "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name";
-        assert_eq!(labels(""), [others; 2]);
-        let own = "!service.kubernetes.io/headless,service.kubernetes.io/service-proxy-name=contiv";
-        assert_eq!(labels("contiv"), [own, "!service.kubernetes.io/headless"]);
+        let slices = "!service.kubernetes.io/headless";
+        assert_eq!(labels(""), ["!service.kubernetes.io/service-proxy-name", slices]);
+        assert_eq!(labels("contiv"), ["service.kubernetes.io/service-proxy-name=contiv", slices]);
     }
 }

@@ -120,7 +120,7 @@ async fn server_without_a_cache_answers_agents_in_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agent_ignores_headless_services_and_those_of_another_proxy() {
+async fn agent_ignores_services_of_another_proxy_and_keeps_labelled_headless() {
     let server = ApiServer::start().unwrap();
     let labelled = |name: &str, labels: Value| {
         let mut service = service(name, "10.96.0.1");
@@ -130,11 +130,17 @@ async fn agent_ignores_headless_services_and_those_of_another_proxy() {
     server.put(service("web", "10.96.0.2")).unwrap();
     server.put(labelled("ours", json!({ "service.kubernetes.io/service-proxy-name": "contiv" }))).unwrap();
     server.put(labelled("other", json!({ "service.kubernetes.io/service-proxy-name": "x" }))).unwrap();
-    server.put(labelled("none", json!({ "service.kubernetes.io/headless": "" }))).unwrap();
     for (proxy_name, expected) in [("", "web"), ("contiv", "ours")] {
         let scope = Scope::node("n1", proxy_name, &KubeAddress::default());
         let mut events = start_feed(Arc::new(with_scope(&server, &scope)));
         assert_eq!(keys(&snapshot(&mut events).await), [key(expected)], "{proxy_name}");
+        // kube-proxy looks for this label in endpoint slices alone.
+        let mut labels = json!({ "service.kubernetes.io/headless": "" });
+        if !proxy_name.is_empty() {
+            labels["service.kubernetes.io/service-proxy-name"] = proxy_name.into();
+        }
+        server.put(labelled(expected, labels)).unwrap();
+        assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == key(expected)));
         // One that is given to another proxy is gone for this one, and that is no other history.
         server.put(labelled(expected, json!({ "service.kubernetes.io/service-proxy-name": "y" }))).unwrap();
         assert_eq!(change(&mut events).await, Change::Delete { key: key(expected) });
@@ -143,6 +149,29 @@ async fn agent_ignores_headless_services_and_those_of_another_proxy() {
         server.reconnect();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     }
+}
+
+/// As kube-proxy 1.36: slices are selected by the label of headless services alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_reads_slices_that_name_a_proxy_but_no_headless_ones() {
+    let server = ApiServer::start().unwrap();
+    for (name, label) in [
+        ("named", Some("service.kubernetes.io/service-proxy-name")),
+        ("headless", Some("service.kubernetes.io/headless")),
+        ("plain", None),
+    ] {
+        let mut labels = json!({ "kubernetes.io/service-name": "web" });
+        if let Some(label) = label {
+            labels[label] = "".into();
+        }
+        let metadata = json!({ "name": name, "namespace": "default", "labels": labels });
+        let slice = json!({ "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata,
+            "addressType": "IPv4", "endpoints": [], "ports": [] });
+        server.put(slice).unwrap();
+    }
+    let slice = |name| Key::new(Kind::EndpointSlice, "default", name).unwrap().to_path();
+    let store = with_scope(&server, &Scope::node("n1", "", &KubeAddress::default()));
+    assert_eq!(keys(&store.list(ROOT).await.unwrap()), [slice("named"), slice("plain")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -165,13 +165,13 @@ async fn watches_resume_without_lists_after_server_restart() {
     }
     // A list of one object of each type tells the newest version. The last object that was written tells whether the history is
     // still the same.
-    let selected =
-        "labelSelector=%21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
+    let services = "labelSelector=%21service.kubernetes.io%2Fservice-proxy-name";
+    let slices = "labelSelector=%21service.kubernetes.io%2Fheadless";
     let mut expected = [
         "/api/v1/nodes?fieldSelector=metadata.name%3Dn1&limit=1".to_owned(),
-        format!("/api/v1/services?{selected}&limit=1"),
-        format!("/apis/discovery.k8s.io/v1/endpointslices?{selected}&limit=1"),
-        format!("/api/v1/namespaces/default/services?fieldSelector=metadata.name%3Da&{selected}"),
+        format!("/api/v1/services?{services}&limit=1"),
+        format!("/apis/discovery.k8s.io/v1/endpointslices?{slices}&limit=1"),
+        format!("/api/v1/namespaces/default/services?fieldSelector=metadata.name%3Da&{services}"),
     ];
     let mut others: Vec<&str> = others;
     others.sort_unstable();

@@ -184,12 +184,12 @@ async fn start_agent(server: &ApiServer) -> (Snapshot, StartRequests) {
 
 /// The types that kube-proxy reads, with its selectors.
 fn kube_proxy_resources() -> [String; 3] {
-    let selected =
-        "labelSelector=%21service.kubernetes.io%2Fheadless%2C%21service.kubernetes.io%2Fservice-proxy-name";
+    let services = "labelSelector=%21service.kubernetes.io%2Fservice-proxy-name";
+    let slices = "labelSelector=%21service.kubernetes.io%2Fheadless";
     [
         format!("/api/v1/nodes?fieldSelector=metadata.name%3D{NODE}"),
-        format!("/api/v1/services?fieldSelector=spec.clusterIP%21%3DNone&{selected}"),
-        format!("/apis/discovery.k8s.io/v1/endpointslices?{selected}"),
+        format!("/api/v1/services?fieldSelector=spec.clusterIP%21%3DNone&{services}"),
+        format!("/apis/discovery.k8s.io/v1/endpointslices?{slices}"),
     ]
 }
 
@@ -232,7 +232,9 @@ async fn start_requests_and_bytes_are_as_recorded() {
     let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
     fill(&server);
     let (listed, agents) = start_agent(&server).await;
-    assert_eq!(listed.entries.len(), 1 + 2 * SERVICES, "its own node, and what is for its proxy");
+    let services = SERVICES + 1;
+    let slices = SERVICES + 1;
+    assert_eq!(listed.entries.len(), 1 + services + slices, "its own node, and what kube-proxy reads too");
     for exchange in &agents.exchanges {
         assert!(exchange.user_agent.starts_with("contiv/"), "{exchange:?}");
         let is_watch = exchange.path.contains("watch=true");

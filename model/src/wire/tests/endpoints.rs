@@ -77,6 +77,29 @@ fn slice_that_is_not_for_proxies_belongs_to_no_service() {
 }
 
 #[test]
+fn endpoints_that_are_not_for_proxies_have_no_subsets() {
+    let subsets = |labels: &str| {
+        let value = format!(
+            r#"{{"labels":{labels},"endpoint_subsets":[{{"addresses":[{{"ip":"10.1.2.8"}}],"ports":[{{"port":80}}]}}]}}"#
+        );
+        match read(Kind::Endpoints, &value) {
+            Object::Endpoints(endpoints) => endpoints.subsets.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(subsets("{}"), 1);
+    assert_eq!(subsets(r#"{"service.kubernetes.io/headless":""}"#), 0);
+}
+
+/// As in kube-proxy since 1.35: the label is looked for in slices alone.
+#[test]
+fn service_labelled_headless_is_not_headless() {
+    let value = r#"{"cluster_ip":"10.96.0.1","labels":{"service.kubernetes.io/headless":""}}"#;
+    let Object::Service(service) = read(Kind::Service, value) else { panic!("no service") };
+    assert!(!service.headless && service.proxy_name.is_none() && service.cluster_ips.len() == 1);
+}
+
+#[test]
 fn slice_of_host_names_has_no_endpoints_or_ports() {
     let object = read(
         Kind::EndpointSlice,

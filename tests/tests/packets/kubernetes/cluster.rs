@@ -46,6 +46,13 @@ impl<'lab> Kubernetes<'lab> {
         Ok(())
     }
 
+    /// Writes a service with these labels, and leaves its endpoint slices alone, as `kubectl label` does.
+    pub(crate) fn label(&self, service: &Service, labels: Value) -> Result<()> {
+        let mut object = service_object(self.lab, service);
+        object["metadata"]["labels"] = labels;
+        self.put_object(object)
+    }
+
     /// Removes a service and its endpoint slices.
     pub(crate) fn delete(&self, service: &Service) {
         self.server.delete("services", NAMESPACE, service.name);

@@ -8,6 +8,8 @@ use contiv_tests::{
     lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
+use serde_json::json;
+
 use crate::kubernetes::cluster::{Kubernetes, start_reflector};
 
 /// The time limit for expected events. Generous.
@@ -108,6 +110,33 @@ fn reflector_brings_kubernetes_through_etcd_to_the_agent() -> Result<()> {
         agent.wait_until_applied(&web)?;
         let keys = etcd.etcdctl(&["get", "--prefix", "--keys-only", contiv_tests::cluster::ROOT])?;
         assert!(keys.contains("/service/theirs/"), "{keys}");
+        agent.stop().map(drop)
+    })
+}
+
+/// `kubectl label svc web service.kubernetes.io/headless=` on a running service: kube-proxy looks for the label in endpoint slices
+/// alone, and the slice controller does not copy it to those of a service with a cluster address.
+#[test]
+fn service_labelled_headless_is_served_on() -> Result<()> {
+    isolated("kubernetes::packets::service_labelled_headless_is_served_on", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let kubernetes = start(lab)?;
+        let agent = Agent::start(lab, &AgentOptions::with_store(kubernetes.url()?))?;
+        let [web, gone] =
+            [("web", 80), ("gone", 81)].map(|(name, n)| Service::new(name, n, &[lab.pod1.host]));
+        agent.wait_until_applied(&web)?;
+        kubernetes.label(&web, json!({ "service.kubernetes.io/headless": "" }))?;
+        // The agent has handled the label when it has handled a later change of another service.
+        kubernetes.delete(&gone);
+        agent.wait_until_gone(&gone)?;
+        assert_eq!(answers(lab, &web)?, ["pod1"; 8]);
+        kubernetes.label(&web, json!({ "service.kubernetes.io/service-proxy-name": "other" }))?;
+        agent.wait_until_gone(&web)?;
+        assert!(answers(lab, &web)?.iter().all(|answer| answer != "pod1"));
+        // The slices stay known, so the service is back at once without the label.
+        kubernetes.label(&web, json!({}))?;
+        agent.wait_until_applied(&web)?;
+        assert_eq!(answers(lab, &web)?, ["pod1"; 8]);
         agent.stop().map(drop)
     })
 }
