@@ -26,9 +26,13 @@ fn advice_for(content: TableContent, has_unit: bool) -> String {
             "The rules of contiv are still in the kernel and serve as last programmed, without later changes. Start the agent: \
              {start}"
         ),
+        TableContent::Different => format!(
+            "The rules of contiv in the kernel are of another version, or another program changed them: connections to services \
+             may fail. Start the agent: {start}"
+        ),
         TableContent::Empty | TableContent::Missing => format!(
-            "No rules of contiv are in the kernel, so connections to services fail unless another proxy serves them. Start the \
-             agent: {start}"
+            "No rules for services are in the kernel, so connections to services fail unless another proxy serves them. Start \
+             the agent: {start}"
         ),
     }
 }
@@ -42,10 +46,12 @@ mod tests {
         let served = advice_for(TableContent::Services, true);
         assert!(served.contains("still in the kernel and serve as last programmed"), "{served}");
         assert!(served.contains("`systemctl start contiv-agent`"), "{served}");
+        let changed = advice_for(TableContent::Different, true);
+        assert!(changed.contains("another program changed them"), "{changed}");
         for content in [TableContent::Empty, TableContent::Missing] {
             let none = advice_for(content, false);
             assert!(
-                none.starts_with("No rules of contiv are in the kernel, so connections to services fail"),
+                none.starts_with("No rules for services are in the kernel, so connections to services fail"),
                 "{none}"
             );
             assert!(none.contains("`contiv agent`") && !none.contains('\n'), "{none}");

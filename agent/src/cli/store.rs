@@ -80,6 +80,8 @@ impl StoreArgument {
         Ok(self.of_configuration(&config, self.config.is_some()))
     }
 
+    /// The configuration of the running agent.
+    ///
     /// # Errors
     /// When no agent answers. That of another machine is not asked: a folder or an address in its configuration means something
     /// else here.

@@ -8,7 +8,7 @@ use std::{
 use super::{Processor, cache::Cache, not_served::unserved, sources::is_usable};
 use crate::{
     ContivService, EndpointSliceId, Frontend, NodeName, ServiceId, Snapshot,
-    object::{Conditions, EndpointAddress, EndpointPort, EndpointSlice, Node},
+    object::{Conditions, EndpointAddress, EndpointPort, EndpointSlice, Node, ServicePortSpec},
     trace::{
         DropReason, EndpointPortName, Flow, MatchedPort, Reason, RejectReason, ServicePortName, Trace,
         Verdict, trace,
@@ -38,17 +38,19 @@ impl Processor {
             trace.matched_port.as_ref().and_then(|port| self.why_no_backend(port, flow, only_local))
         };
         match &trace.verdict {
-            Verdict::Backends(_) | Verdict::Routed => Vec::new(),
             Verdict::Rejected(RejectReason::NoBackends) => of_port(false).into_iter().collect(),
-            Verdict::Rejected(RejectReason::BackendsOfOtherFamily) => Vec::new(),
             Verdict::Dropped(DropReason::InternalPolicyLocal | DropReason::ExternalPolicyLocal) => {
                 of_port(true).into_iter().collect()
             }
-            Verdict::Dropped(DropReason::SourceRanges(_) | DropReason::Interface(_)) => Vec::new(),
             Verdict::Rejected(RejectReason::UnknownPort(_))
             | Verdict::Dropped(DropReason::UnallocatedAddress(_))
             | Verdict::Egress
             | Verdict::Untouched => self.why_no_service(flow),
+            // The outcome says it all.
+            Verdict::Backends(_)
+            | Verdict::Routed
+            | Verdict::Rejected(RejectReason::BackendsOfOtherFamily)
+            | Verdict::Dropped(DropReason::SourceRanges(_) | DropReason::Interface(_)) => Vec::new(),
         }
     }
 
@@ -128,8 +130,11 @@ impl Processor {
         });
         let of_address = candidates.filter_map(|spec| match unserved(spec, &self.config) {
             Some(unserved) => Some(Reason::NotServed { service: unserved.id, because: unserved.not_served }),
+            None if spec.ports.iter().any(|port| port.port == flow.port() && port.protocol == protocol) => {
+                Some(Reason::AddressOfOtherFamily { service: spec.id.clone() })
+            }
             None => {
-                let name = |port: &crate::object::ServicePortSpec| ServicePortName {
+                let name = |port: &ServicePortSpec| ServicePortName {
                     port: port.port,
                     protocol: port.protocol,
                     name: port.name.clone(),

@@ -64,6 +64,11 @@ pub enum Reason {
         /// The ports that it has.
         ports: BTreeSet<ServicePortName>,
     },
+    /// The address is that of a service whose cluster IPs are all of the other family.
+    AddressOfOtherFamily {
+        /// The service.
+        service: ServiceId,
+    },
     /// The port is a node port, which does not answer at this address of the node.
     NodePortElsewhere {
         /// The service.
@@ -182,6 +187,10 @@ impl Display for Reason {
             Self::OtherPorts { service, ports } => {
                 write!(f, "{service} has this address, but only with {}", joined(ports))
             }
+            Self::AddressOfOtherFamily { service } => write!(
+                f,
+                "{service} has this address, but no cluster IP of this family; look at its ipFamilies"
+            ),
             Self::NodePortElsewhere { service, served_at } if served_at.is_empty() => write!(
                 f,
                 "it is the node port of {service}, but no address of this node and family serves node ports \

@@ -176,6 +176,16 @@ fn address_of_service_with_other_ports_names_them() {
 }
 
 #[test]
+fn external_address_of_other_family_is_explained() {
+    let service = Service { external_ips: ips(&["2001:db8::9"]), ..web() };
+    let processor = mk_processor_with([put(service)]);
+    assert_eq!(
+        reasons_of(&processor, "2001:db8::7", "[2001:db8::9]:80"),
+        ["shop/web has this address, but no cluster IP of this family; look at its ipFamilies"]
+    );
+}
+
+#[test]
 fn node_port_at_other_address_names_serving_ones() {
     let mut processor = mk_processor_with([put(web())].into_iter().chain(nodes()));
     processor.apply([Event::LocalAddresses(ips(&["192.168.1.1", "10.9.0.1", "fd09::1"]))]);

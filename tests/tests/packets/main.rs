@@ -1,5 +1,6 @@
 //! The real `contiv`, a real kernel and, where it matters, a real etcd: each test in its own network namespaces.
 
+mod absent_agent;
 mod affinity;
 mod affinity_cost;
 mod base_chains;

@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn frontends_remembered_are_the_newest() {
         let mut former = FormerFrontends::default();
-        let address = |n: usize| [10, 97, (n / 256) as u8, (n % 256) as u8];
+        let byte = |n: usize| u8::try_from(n % 256).unwrap();
+        let address = |n: usize| [10, 97, byte(n / 256), byte(n)];
         for n in 0..=MAX_REMEMBERED {
             update(&mut former, Some(&service(&format!("s{n}"), address(n), None)), None);
         }

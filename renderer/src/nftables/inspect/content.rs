@@ -1,13 +1,10 @@
 //! Whether the kernel has rules that serve anything.
 
-use super::InspectError;
-use crate::{
-    linux::Linux,
-    nftables::{
-        layout::{Form, Set},
-        netlink::Socket,
-        read,
-    },
+use super::rules;
+use crate::nftables::{
+    layout::{Form, Set},
+    netlink::{NetlinkError, Socket},
+    read,
 };
 
 /// What the table in the kernel is good for.
@@ -17,24 +14,25 @@ pub enum TableContent {
     Missing,
     /// There is one, and no service is in it.
     Empty,
-    /// It has frontends of services.
+    /// Its chains or sets are not those of this version: another program changed them, or another version made them.
+    Different,
+    /// It has frontends of services, and the rules for them.
     Services,
 }
 
-/// The content of the table of this network namespace. Needs CAP_NET_ADMIN.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn table_content() -> Result<TableContent, InspectError> {
-    let mut socket = Socket::open(&Linux::shared())?;
-    if read::table_header(&mut socket)?.is_none() {
+/// Reads the content of the table.
+pub(super) fn read_content(socket: &mut Socket) -> Result<TableContent, NetlinkError> {
+    if read::table_header(socket)?.is_none() {
         return Ok(TableContent::Missing);
     }
-    let existing = read::existing(&mut socket)?;
+    let existing = read::existing(socket)?;
+    if !existing.is_of_this_layout() || !rules::differences(socket, &existing)?.is_empty() {
+        return Ok(TableContent::Different);
+    }
     let holds_frontends =
         |set: &Set| matches!(set.kind.form(), Form::Numbers { .. } | Form::Frontends { .. });
     for set in existing.shaped.into_iter().filter(holds_frontends) {
-        if read::has_elements(&mut socket, set)? {
+        if read::has_elements(socket, set)? {
             return Ok(TableContent::Services);
         }
     }

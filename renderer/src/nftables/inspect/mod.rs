@@ -11,16 +11,14 @@ use contiv_model::Flow;
 use thiserror::Error;
 
 use self::elements::Kernel;
-pub use self::{
-    content::{TableContent, table_content},
-    others::OtherChain,
-};
+pub use self::{content::TableContent, others::OtherChain};
 use super::{
     evaluate::{Evaluation, evaluate},
     layout::TABLE,
-    netlink::NetlinkError,
+    netlink::{NetlinkError, Socket},
     read,
 };
+use crate::linux::Linux;
 
 /// Queries the kernel of the network namespace in which it was opened. Changes nothing.
 #[derive(Debug)]
@@ -54,6 +52,15 @@ impl From<NetlinkError> for InspectError {
     fn from(error: NetlinkError) -> Self {
         Self::Kernel(error.with_advice("read the table").to_string())
     }
+}
+
+/// The content of the table of this network namespace. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn table_content() -> Result<TableContent, InspectError> {
+    let mut socket = Socket::open(&Linux::shared())?;
+    Ok(content::read_content(&mut socket)?)
 }
 
 impl Inspector {
