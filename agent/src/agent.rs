@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 use anyhow::{Context, anyhow, bail};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
-use contiv_renderer::{nftables::StaleFlowObserver, registry, route::Routes};
+use contiv_renderer::{InterfaceKind, nftables::StaleFlowObserver, registry, route::Routes};
 use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
     sync::{mpsc, watch},
@@ -112,7 +112,7 @@ async fn run_until_stopped(
 
     let stop = CancellationToken::new();
     let api = Api::new(requests.clone(), metrics, health_check_queries, log_level, counters(config))
-        .with_interfaces(contiv_renderer::has_interface)
+        .with_interfaces(InterfaceKind::of)
         .with_configuration(published(config).to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
@@ -236,7 +236,7 @@ fn still_attached(
         attached.retain(|pod, interface| {
             let exists = interfaces.contains_key(interface);
             if !exists {
-                info!(%pod, %interface, "the pod is detached: its interface no longer exists");
+                info!(%pod, %interface, "the pod is detached: this node has no such interface of a pod any more");
             }
             exists
         });

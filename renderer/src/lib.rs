@@ -22,7 +22,7 @@ pub mod verify;
 pub mod watch;
 
 pub use error::RenderError;
-pub use local_addresses::{LocalAddresses, LocalAddressesError, has_interface};
+pub use local_addresses::{InterfaceKind, LocalAddresses, LocalAddressesError};
 pub use nft_json::{NftJsonError, NftOutput};
 pub use renderer::{Description, Rejected, Renderer, Report};
 pub use table_listing::{ListedChain, TableListing};

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, io, net::IpAddr};
 
 use contiv_model::{InterfaceName, LocalInterface, LocalInterfaces};
 use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
+use nix::net::if_::InterfaceFlags;
 use rtnetlink::{
     Handle, MulticastGroup, new_multicast_connection,
     packet_core::NetlinkMessage,
@@ -100,9 +101,28 @@ impl LocalAddresses {
     }
 }
 
-/// True if this node has an interface of this name now.
-pub fn has_interface(name: &str) -> bool {
-    nix::net::if_::if_nametoindex(name).is_ok()
+/// What this node has by the name of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// No interface.
+    Missing,
+    /// The loopback interface, by which only this node reaches itself.
+    Loopback,
+    /// Any other interface.
+    Other,
+}
+
+impl InterfaceKind {
+    /// What this node has by this name now.
+    pub fn of(name: &str) -> Self {
+        // Each interface is listed, also without an address.
+        let Ok(mut interfaces) = nix::ifaddrs::getifaddrs() else { return Self::Missing };
+        match interfaces.find(|interface| interface.interface_name == name) {
+            None => Self::Missing,
+            Some(interface) if interface.flags.contains(InterfaceFlags::IFF_LOOPBACK) => Self::Loopback,
+            Some(_) => Self::Other,
+        }
+    }
 }
 
 fn name(link: &LinkMessage) -> Option<InterfaceName> {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
+use contiv_renderer::InterfaceKind;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::ApiError;
@@ -26,7 +27,7 @@ pub struct Api {
     pub(super) log_level: LogLevel,
     pub(super) counters: ConnectionCounters,
     pub(super) configuration: Arc<str>,
-    pub(super) has_interface: fn(&str) -> bool,
+    pub(super) interface_kind: fn(&str) -> InterfaceKind,
 }
 
 impl Api {
@@ -38,14 +39,15 @@ impl Api {
         log_level: LogLevel,
         counters: ConnectionCounters,
     ) -> Self {
-        let (configuration, has_interface) = ("".into(), (|_| true) as fn(&str) -> bool);
-        Self { requests, metrics, health_checks, log_level, counters, configuration, has_interface }
+        let interface_kind: fn(&str) -> InterfaceKind = |_| InterfaceKind::Other;
+        let configuration = "".into();
+        Self { requests, metrics, health_checks, log_level, counters, configuration, interface_kind }
     }
 
-    /// Attaches pods only by interfaces that `has_interface` knows.
+    /// Attaches pods only by interfaces that can be those of pods by `interface_kind`.
     #[must_use]
-    pub fn with_interfaces(self, has_interface: fn(&str) -> bool) -> Self {
-        Self { has_interface, ..self }
+    pub fn with_interfaces(self, interface_kind: fn(&str) -> InterfaceKind) -> Self {
+        Self { interface_kind, ..self }
     }
 
     /// Serves this file as the effective configuration.

@@ -1,6 +1,6 @@
 //! Attaching pods to this node's dataplane, for programs that set up their interfaces, such as a CNI plugin.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -12,6 +12,7 @@ use axum::{
 };
 use contiv_model::{InterfaceName, InterfacePattern, PodId};
 use contiv_proto::{Key, Kind};
+use contiv_renderer::InterfaceKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -59,13 +60,13 @@ pub(super) async fn add(
             "interface: {interface:?} is not the name of an interface"
         )));
     }
-    if !(api.has_interface)(&interface) {
-        return Err(ApiError::BadRequest(format!(
-            "interface: this node has no interface {interface}; name the one on the node's side, once it is there"
-        )));
-    }
     let answer = json!({ "pod": pod, "interface": interface });
     let interface = InterfaceName::new(interface);
+    if let Some(problem) = problem_with(&api, interface.clone()).await? {
+        return Err(ApiError::BadRequest(format!(
+            "interface: {problem}; name the one on the node's side of the pod, such as a veth"
+        )));
+    }
     let Some(wait) = wait else {
         send(&api, Request::Input(Input::AddPod { pod, interface, wait: None })).await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)));
@@ -79,6 +80,19 @@ pub(super) async fn add(
     send(&api, request).await?;
     result.await.map_err(|_| ApiError::Stopping)??;
     Ok((StatusCode::OK, Json(answer)))
+}
+
+/// Why an interface cannot be that of a pod; none if it can.
+async fn problem_with(api: &Api, interface: InterfaceName) -> Result<Option<String>, ApiError> {
+    Ok(match (api.interface_kind)(&interface.0) {
+        InterfaceKind::Missing => Some(format!("this node has no interface {}", interface.0)),
+        InterfaceKind::Loopback => Some(format!("{} is the loopback interface of this node", interface.0)),
+        InterfaceKind::Other => {
+            let name = Arc::clone(&interface.0);
+            let is_external = api.query(move |core| core.is_external_interface(&interface)).await?;
+            is_external.then(|| format!("{name} leads to the external network (external-interfaces)"))
+        }
+    })
 }
 
 pub(super) async fn delete(

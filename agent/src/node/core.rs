@@ -862,6 +862,11 @@ impl Core {
         self.processor.attached()
     }
 
+    /// True if an interface of this node leads to the external network, and so is none of a pod.
+    pub fn is_external_interface(&self, interface: &InterfaceName) -> bool {
+        self.processor.is_external_interface(interface)
+    }
+
     /// The state of the renderers.
     pub fn renderers(&self, now: Instant) -> Vec<RendererView> {
         self.renderers.views(now, |name| self.verifications.view(name))

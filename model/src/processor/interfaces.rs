@@ -20,7 +20,7 @@ pub(super) struct Interfaces {
     /// The interfaces of attached pods, on the node's side.
     pods: BTreeSet<InterfaceName>,
     /// The interfaces to the external network.
-    external: BTreeSet<InterfaceName>,
+    pub(super) external: BTreeSet<InterfaceName>,
 }
 
 impl Interfaces {

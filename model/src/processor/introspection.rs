@@ -24,6 +24,11 @@ impl Processor {
         &self.attached
     }
 
+    /// True if an interface of this node leads to the external network, and so is none of a pod.
+    pub fn is_external_interface(&self, interface: &InterfaceName) -> bool {
+        self.interfaces.external.contains(interface)
+    }
+
     /// The objects of a type as they are used, sorted by id.
     pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
         let cache = &self.cache;

@@ -33,11 +33,17 @@ fn services_answer_at_frontend_interfaces_only_where_limited() -> Result<()> {
         let agent = start(&[])?;
         check(lab, &agent, services, [true, true, true])?;
         attach(lab, "pod2", 200)?;
-        attach(lab, "nothere", 400)?;
+        // No interface, that of the node to itself, and the one to the other nodes.
+        for name in ["nothere", "lo", "eth0"] {
+            attach(lab, name, 400)?;
+        }
+        let attached = attached_pods(lab)?;
+        assert_eq!(attached, r#"[{"interface":"pod2","pod":"default/pod2"}]"#);
         agent.stop()?;
 
         // Interfaces attached before the restart are used after it. The other pod is not attached, and eth0 is the main interface.
         let agent = start(&["--service-interfaces=pods,external"])?;
+        assert_eq!(attached_pods(lab)?, attached);
         check(lab, &agent, services, [false, true, true])?;
         attach(lab, "pod1", 200)?;
         check(lab, &agent, services, [true, true, true])?;
@@ -122,13 +128,18 @@ fn attach(lab: &Lab, name: &str, status: u16) -> Result<()> {
     Ok(())
 }
 
+/// The attached pods, as the agent lists them.
+fn attached_pods(lab: &Lab) -> Result<String> {
+    let response = lab.node.http("GET", AGENT.parse().map_err(unexpected)?, "/pods")?;
+    assert_eq!(response.status, 200, "{}", response.body);
+    Ok(response.body)
+}
+
 fn detach(lab: &Lab, name: &str) -> Result<()> {
     let server = AGENT.parse().map_err(unexpected)?;
     let response = lab.node.http("DELETE", server, &format!("/pods/default/{name}"))?;
     assert_eq!(response.status, 200, "{}", response.body);
     // A detachment does not wait for the renderer; the next attachment does, by an interface that concerns nothing here.
-    let body = "{\"namespace\": \"default\", \"name\": \"last\", \"interface\": \"lo\"}";
-    let response = lab.node.http_with_body("POST", server, "/pods?wait=20s", body)?;
-    assert_eq!(response.status, 200, "{}", response.body);
-    Ok(())
+    lab.node.exec(&["ip", "link", "add", "last", "type", "veth", "peer", "name", "last-peer"])?;
+    attach(lab, "last", 200)
 }

@@ -1,6 +1,9 @@
+use contiv_model::{InterfaceName, LocalInterface};
+use contiv_renderer::InterfaceKind;
 use serde_json::json;
 
 use super::*;
+use crate::node::{Input, Request};
 
 #[tokio::test]
 async fn pod_is_attached_seen_and_detached() {
@@ -44,13 +47,26 @@ async fn pod_changes_need_loopback_and_a_valid_wait() {
 }
 
 #[tokio::test]
-async fn pod_with_missing_interface_is_refused() {
+async fn interface_that_cannot_be_a_pods_is_refused() {
     let harness = ready(vec![]).await;
-    let api = harness.api().with_interfaces(|name| name != "veth1");
-    for path in ["/pods", "/pods?wait=5s"] {
-        let (status, body) = request_of(api.clone(), LOOPBACK, "POST", path).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
-        assert!(body.contains("this node has no interface veth1"), "{body}");
+    let uplink = LocalInterface { is_physical: true, ..LocalInterface::default() };
+    let interfaces = [(InterfaceName::new("veth1"), uplink)].into();
+    harness.requests.send(Request::Input(Input::LocalInterfaces(interfaces))).await.unwrap();
+    for (kind, reason) in [
+        (InterfaceKind::Missing, "this node has no interface veth1"),
+        (InterfaceKind::Loopback, "veth1 is the loopback interface"),
+        (InterfaceKind::Other, "veth1 leads to the external network (external-interfaces)"),
+    ] {
+        let api = harness.api().with_interfaces(match kind {
+            InterfaceKind::Missing => |_| InterfaceKind::Missing,
+            InterfaceKind::Loopback => |_| InterfaceKind::Loopback,
+            InterfaceKind::Other => |_| InterfaceKind::Other,
+        });
+        for path in ["/pods", "/pods?wait=5s"] {
+            let (status, body) = request_of(api.clone(), LOOPBACK, "POST", path).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+            assert!(body.contains(reason) && body.contains("such as a veth"), "{body}");
+        }
     }
     assert_eq!(ok(&harness, "/pods").await, json!([]));
 }
