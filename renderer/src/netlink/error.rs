@@ -5,6 +5,7 @@ use std::io;
 use nix::libc::EPERM;
 use thiserror::Error;
 
+use super::capability_sets;
 use crate::error::RenderError;
 
 /// Why a request failed.
@@ -51,7 +52,10 @@ impl NetlinkError {
 
     /// The error for the caller of a renderer, with advice.
     pub(crate) fn with_advice(&self, action: &str) -> RenderError {
-        let hint = if self.errno() == Some(EPERM) { "; run as root or with CAP_NET_ADMIN" } else { "" };
+        let hint = match self.errno() {
+            Some(EPERM) => format!("; {}", capability_sets::advice()),
+            _ => String::new(),
+        };
         match self {
             Self::MissingModules(modules) => RenderError::MissingModules { modules: modules.clone() },
             _ => RenderError::Kernel { action: action.to_owned(), reason: format!("{self}{hint}") },

@@ -1,6 +1,7 @@
 //! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Independent of the content of messages.
 
 mod attributes;
+mod capability_sets;
 mod error;
 mod linux;
 mod listener;

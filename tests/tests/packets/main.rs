@@ -4,6 +4,7 @@ mod absent_agent;
 mod affinity;
 mod affinity_cost;
 mod base_chains;
+mod capabilities;
 mod changes;
 mod cleanup;
 mod command_line;

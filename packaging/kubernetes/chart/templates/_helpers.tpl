@@ -111,10 +111,13 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* The security context of a pod. Kubernetes would only refuse to start a root user who may not be root. */}}
 {{- define "contiv.podSecurity" -}}
+{{- with .values.podSecurityContext -}}
+{{- if and .runAsNonRoot (hasKey . "runAsUser") (eq (int .runAsUser) 0) }}
+{{- fail (printf "%s.podSecurityContext: runAsUser is 0, so runAsNonRoot must be false" $.part) }}
+{{- end -}}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile: {type: RuntimeDefault}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
