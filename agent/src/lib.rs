@@ -30,6 +30,7 @@ mod mirror;
 pub mod node;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod plural;
 mod process;
 #[cfg(any(test, fuzzing))]
 mod round_trip;

@@ -1,16 +1,19 @@
 //! Health checks for load balancers: whether this node's dataplane is up to date (`healthz`), and the number of a service's
 //! endpoints on this node (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
 //!
+//! - [`AgentHealth`] is whether an agent needs attention.
 //! - [`ProxyHealth`] and [`HealthCheck`] are the pure decisions.
 //! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node core sends it what
 //!   changes, and waits for nothing.
 
+mod agent_health;
 mod check;
 mod proxy;
 mod server;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use agent_health::{AgentHealth, HealthFacts, is_failing};
 pub use check::{HealthCheck, HealthUpdate, LocalEndpoints};
 pub use proxy::{ProxyHealth, UNAPPLIED_LIMIT};
 pub use server::{HealthCheckServer, HealthCheckView, ListenerView};

@@ -42,7 +42,10 @@ use super::{
         VerifierReport, WorkDone,
     },
 };
-use crate::health::{HealthUpdate, ProxyHealth};
+use crate::{
+    health::{HealthUpdate, ProxyHealth},
+    plural::counted,
+};
 use carriers::CarrierReassignment;
 use deletion_guard::{DeletionDecision, DeletionGuard};
 use former_frontends::FormerFrontends;
@@ -283,7 +286,7 @@ impl Core {
         self.quarantine.replace_values(bad, self.now);
         self.quarantine.replace_problems(problems, self.now);
         let unreadable = self.quarantine.len();
-        let description = format!("{objects} objects, {unreadable} that cannot be used");
+        let description = format!("{}, {unreadable} that cannot be used", counted(objects, "object"));
         if self.store.is_synced {
             self.publish("snapshot", description, changes, at);
         } else {
@@ -348,7 +351,8 @@ impl Core {
             %until,
             "too many objects were deleted from the store at once: they stay active; confirm with `contiv confirm-deletions`"
         );
-        self.note("held", format!("{objects} objects were deleted from the store at once: they stay active"));
+        let objects = counted(objects, "object");
+        self.note("held", format!("deleted from the store at once, and still active: {objects}"));
     }
 
     /// Lists the store again and applies its deletions. False if none are held.
@@ -377,8 +381,9 @@ impl Core {
         self.store.revision = revision;
         self.store.is_from_mirror = true;
         warn!(objects, revision, "the store could not be read yet; using its saved state");
+        let objects = counted(objects, "object");
         let description =
-            format!("{objects} objects as saved at revision {revision}: the store could not be read yet");
+            format!("{objects} as saved at revision {revision}: the store could not be read yet");
         self.publish_first("mirror", description, &changes, Timestamps::now(self.now));
     }
 
@@ -536,7 +541,8 @@ impl Core {
         let changes = ChangeSet { services, ..ChangeSet::default() };
         if !changes.is_empty() {
             let (at, renderers) = (Timestamps::now(self.now), self.renderers.names());
-            let description = format!("{} services, between nftables and routes", changes.services.len());
+            let services = counted(changes.services.len(), "service");
+            let description = format!("{services}, between nftables and routes");
             self.count_queued(&renderers, || changes.families());
             let event = self.record("handover", description, Some(&changes), renderers, at);
             self.renderers.add_changes(&Arc::new(changes), EventRange::one(event, at));

@@ -197,8 +197,9 @@ impl Harness {
 
 /// The counters of the test's kernel: 5 connections of the service `web`.
 fn counted() -> Connections {
-    let web = Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 };
-    Connections { served: [(web, 5)].into(), ..Connections::default() }
+    let address =
+        |last| Frontend::Address { address: [10, 96, 0, last].into(), protocol: Protocol::Tcp, port: 80 };
+    Connections { served: [(address(1), 5)].into(), refused: [(address(9), 3)].into() }
 }
 
 /// The handle of a feed that reports each list, and nothing else.

@@ -10,12 +10,15 @@ use super::{
     overview::Overview,
     text::{ago, cut, drift_problem},
 };
-use crate::cli::{
-    color::TextStyle,
-    events::milliseconds,
-    latency::Latency,
-    table::{Cell, Table},
-    views::{LostFrontendView, RendererStateView},
+use crate::{
+    cli::{
+        color::TextStyle,
+        events::milliseconds,
+        latency::Latency,
+        table::{Cell, Table},
+        views::{LostFrontendView, RendererStateView},
+    },
+    plural::counted,
 };
 
 /// The columns of every table.
@@ -184,8 +187,7 @@ impl ClusterState {
         let count = |health| worst.values().filter(|one| **one == health).count();
         let (healthy, attention, none) =
             (count(Health::Healthy), count(Health::NeedsAttention), count(Health::NoAnswer));
-        let mut text =
-            format!("{} node{}: {healthy} healthy", worst.len(), if worst.len() == 1 { "" } else { "s" });
+        let mut text = format!("{}: {healthy} healthy", counted(worst.len(), "node"));
         for (count, one, several) in [
             (attention, "needs attention", "need attention"),
             (none, "without an answer", "without an answer"),

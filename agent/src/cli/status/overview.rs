@@ -2,7 +2,10 @@
 
 use contiv_model::ServiceId;
 
-use crate::cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView};
+use crate::{
+    cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    health::{AgentHealth, HealthFacts, is_failing},
+};
 
 /// How many services are shown.
 pub(super) const TOP_SERVICES: usize = 5;
@@ -22,15 +25,22 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn is_healthy(&self) -> bool {
+    pub(super) fn health(&self) -> AgentHealth {
         let status = &self.status;
-        status.ready
-            && status.store_down.is_none()
-            && status.held_deletions.is_none()
-            && self.quarantine.is_empty()
-            && self.sizes.services_with_lost_frontends == 0
-            && self.drift().unwrap_or(0) == 0
-            && self.renderers.iter().all(|renderer| renderer.failures == 0 && renderer.state != "slow")
+        let is_failing = |renderer: &&RendererStateView| is_failing(renderer.failures, &renderer.state);
+        AgentHealth::of(HealthFacts {
+            is_ready: status.ready,
+            is_store_down: status.store_down.is_some(),
+            holds_deletions: status.held_deletions.is_some(),
+            quarantined: status.quarantined,
+            lost_frontends: self.sizes.services_with_lost_frontends,
+            drift: self.drift().unwrap_or(0),
+            failing_renderers: self.renderers.iter().filter(is_failing).count(),
+        })
+    }
+
+    pub(super) fn is_healthy(&self) -> bool {
+        self.health() == AgentHealth::Healthy
     }
 
     /// How many revisions the store is ahead of the renderer that is furthest behind. A renderer with nothing to do is not behind,

@@ -6,12 +6,16 @@ use contiv_model::ServiceId;
 use jiff::Timestamp;
 
 use super::overview::{Overview, TOP_SERVICES};
-use crate::cli::{
-    color::TextStyle,
-    events::milliseconds,
-    latency::Latency,
-    table::{Cell, Table, printable},
-    views::{DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
+use crate::{
+    cli::{
+        color::TextStyle,
+        events::milliseconds,
+        latency::Latency,
+        table::{Cell, Table, printable},
+        views::{DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    },
+    health::AgentHealth,
+    plural::counted,
 };
 
 /// How many problems are shown.
@@ -34,18 +38,18 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
 
 fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let Overview { status, sizes, .. } = overview;
-    let (state, style) = match (status.ready, overview.is_healthy()) {
-        (true, true) => ("ready", TextStyle::Good),
-        (true, false) => ("ready, but see below", TextStyle::Warning),
-        (false, _) => ("not ready", TextStyle::Bad),
+    let health = overview.health();
+    let style = match health {
+        AgentHealth::Healthy => TextStyle::Good,
+        AgentHealth::NeedsAttention => TextStyle::Warning,
+        AgentHealth::NotReady => TextStyle::Bad,
     };
     let mut details = vec![format!("contiv {}", status.version)];
     details.extend(status.started.map(|started| format!("up {}", ago(started, now))));
     line(text, "node", &status.node, TextStyle::Title, width);
-    line(text, "agent", &format!("{state} ({})", details.join(", ")), style, width);
+    line(text, "agent", &format!("{} ({})", health.text(), details.join(", ")), style, width);
     let (store, style) = store(status, now);
     line(text, "store", &store, style, width);
-    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let held = format!(
         "{}, {}, {}; {} in quarantine",
         counted(sizes.services, "service"),
@@ -61,7 +65,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     if let Some(lost) = sizes.lost_frontends.first() {
         let more = match sizes.services_with_lost_frontends {
             0 | 1 => String::new(),
-            count => format!(", and {} more services: `contiv services -A`", count - 1),
+            count => format!(", and {} more: `contiv services -A`", counted(count - 1, "service")),
         };
         let LostFrontendView { service, frontend, holder } = lost;
         let conflict = format!("{service} does not get {frontend}, which {holder} holds{more}");
@@ -160,7 +164,7 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
 fn lag(renderer: &RendererStateView) -> Cell {
     match renderer.pending.as_str() {
         "nothing" | "" => "none".into(),
-        "changes" => Cell::styled(format!("{} services", renderer.pending_services), TextStyle::Warning),
+        "changes" => Cell::styled(counted(renderer.pending_services, "service"), TextStyle::Warning),
         other => Cell::styled(other, TextStyle::Warning),
     }
 }

@@ -14,7 +14,10 @@ use contiv_renderer::{
     route::{RouteOptions, RouteVerifier},
 };
 
-use crate::cli::{nft, program, version};
+use crate::{
+    cli::{nft, program, version},
+    plural::counted,
+};
 
 /// Kernel settings that affect packets of services.
 const SETTINGS: [&str; 13] = [
@@ -60,7 +63,7 @@ pub(super) fn table() -> anyhow::Result<String> {
     let sets = TableVerifier::new().elements()?.context("there is no table inet contiv")?;
     let mut text = String::new();
     for (set, elements) in sets {
-        let _ = writeln!(text, "{set}: {} elements", elements.len());
+        let _ = writeln!(text, "{set}: {}", counted(elements.len(), "element"));
         for element in elements {
             let _ = writeln!(text, "\t{element}");
         }

@@ -6,6 +6,7 @@ use contiv_model::{ContivService, UnservedService};
 
 use crate::{
     counters::ServiceConnections,
+    health::{AgentHealth, HealthFacts, is_failing},
     metrics::ServiceSizes,
     node::{Quarantined, Record, RendererView, Status},
 };
@@ -22,4 +23,30 @@ pub(super) struct Content {
     pub(super) connections: Option<Vec<ServiceConnections>>,
     pub(super) quarantine: Vec<Quarantined>,
     pub(super) history: Vec<Record>,
+}
+
+impl Content {
+    /// As `contiv status` has it.
+    pub(super) fn health(&self) -> AgentHealth {
+        let is_failing = |renderer: &&RendererView| is_failing(renderer.failures, renderer.state);
+        AgentHealth::of(HealthFacts {
+            is_ready: self.status.ready,
+            is_store_down: self.status.store_down.is_some(),
+            holds_deletions: self.status.held_deletions.is_some(),
+            quarantined: self.status.quarantined,
+            lost_frontends: self.sizes.services_with_lost_frontends,
+            drift: self.drift(),
+            failing_renderers: self.renderers.iter().filter(is_failing).count(),
+        })
+    }
+
+    /// How many elements of the kernel differ, by the last verification.
+    pub(super) fn drift(&self) -> usize {
+        self.renderers.iter().filter_map(|renderer| renderer.verification.as_ref()).map(|it| it.drift).sum()
+    }
+
+    /// New connections that no backend could serve, of all services. None if nothing is counted.
+    pub(super) fn refused(&self) -> Option<u64> {
+        Some(self.connections.as_ref()?.iter().map(|of| of.refused).sum())
+    }
 }

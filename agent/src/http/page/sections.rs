@@ -10,8 +10,10 @@ use super::{
     html::{Cell, Raw, colored},
 };
 use crate::{
+    health::AgentHealth,
     http::ENDPOINTS,
     node::{Outcome, Quarantined, Record, RendererView},
+    plural::counted,
 };
 
 /// How many services are shown; all are available as JSON.
@@ -29,32 +31,51 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         None if status.synced => colored(&format!("in sync at revision {}", status.revision), "good"),
         None => colored("not read yet", "warn"),
     };
-    let ready = if status.ready { colored("ready", "good") } else { colored("not ready", "bad") };
+    let health = content.health();
+    let health = colored(
+        health.text(),
+        match health {
+            AgentHealth::Healthy => "good",
+            AgentHealth::NeedsAttention => "warn",
+            AgentHealth::NotReady => "bad",
+        },
+    );
     let quarantined = match status.quarantined {
         0 => colored("0", "good"),
         count => colored(&count.to_string(), "warn"),
     };
     let mut rows: Vec<Row> = vec![
-        vec![Box::new("state"), Box::new(ready)],
+        vec![Box::new("state"), Box::new(health)],
         vec![Box::new("store"), Box::new(Raw(format!("{}: {}", escape(&status.store), store.0)))],
         vec![
             Box::new("holds"),
             Box::new(format!(
-                "{} services, {} ports, {} backends",
-                sizes.services, sizes.service_ports, sizes.backends
+                "{}, {}, {}",
+                counted(sizes.services, "service"),
+                counted(sizes.service_ports, "port"),
+                counted(sizes.backends, "backend")
             )),
         ],
         vec![
             Box::new("without a backend"),
-            Box::new(format!("{} services", sizes.services_without_backends)),
+            Box::new(warning_if_any(sizes.services_without_backends, "service")),
         ],
         vec![
             Box::new("claiming a frontend of another"),
-            Box::new(format!("{} services", sizes.services_with_lost_frontends)),
+            Box::new(warning_if_any(sizes.services_with_lost_frontends, "service")),
         ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
         vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
     ];
+    if let Some(refused) = content.refused() {
+        let refused = usize::try_from(refused).unwrap_or(usize::MAX);
+        rows.insert(3, vec![Box::new("refused"), Box::new(warning_if_any(refused, "new connection"))]);
+    }
+    if content.drift() > 0 {
+        let drift = counted(content.drift(), "element");
+        let drift = colored(&format!("{drift} in the kernel differ: see `contiv verify`"), "warn");
+        rows.push(vec![Box::new("drift"), Box::new(drift)]);
+    }
     if status.held_deletions.is_some() {
         rows.push(vec![
             Box::new("deletions"),
@@ -62,6 +83,11 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         ]);
     }
     page.table(&[], &rows);
+}
+
+/// The number, as a warning unless it is 0.
+fn warning_if_any(count: usize, noun: &str) -> Raw {
+    colored(&counted(count, noun), if count == 0 { "" } else { "warn" })
 }
 
 pub(super) fn renderers(renderers: &[RendererView], page: &mut Page) {
@@ -80,7 +106,7 @@ fn renderer(renderer: &RendererView) -> Row {
     let call = call.map(|last| format!("{}, {:.1}\u{a0}ms", last.call, last.duration_ms)).unwrap_or_default();
     let error = renderer.last_error.as_ref().map(|last| format!("{:.0}: {}", last.at, last.error));
     let waiting = match renderer.pending {
-        "changes" => format!("{} services", renderer.pending_services),
+        "changes" => counted(renderer.pending_services, "service"),
         other => other.to_owned(),
     };
     vec![
@@ -126,12 +152,13 @@ pub(super) fn services(content: &Content, page: &mut Page) {
     if content.services.is_empty() {
         return page.paragraph("None. Is there something in the store?");
     }
-    let connections: BTreeMap<&ServiceId, u64> =
-        content.connections.iter().flatten().map(|of| (&of.service, of.connections)).collect();
+    let of_services = content.connections.iter().flatten();
+    let connections: BTreeMap<&ServiceId, (u64, u64)> =
+        of_services.map(|of| (&of.service, (of.connections, of.refused))).collect();
     let counts = content.connections.is_some();
     let mut header = vec!["service", "backends", "addresses", "ports"];
     if counts {
-        header.insert(2, "new connections");
+        header.splice(2..2, ["new connections", "refused"]);
     }
     let row = |service: &std::sync::Arc<ContivService>| -> Row {
         let id = escape(&service.id.to_string());
@@ -145,7 +172,10 @@ pub(super) fn services(content: &Content, page: &mut Page) {
             }))),
         ];
         if counts {
-            row.insert(2, Box::new(connections.get(&service.id).copied().unwrap_or(0)));
+            let (served, refused) = connections.get(&service.id).copied().unwrap_or_default();
+            let class = if refused == 0 { "" } else { "warn" };
+            row.insert(2, Box::new(served));
+            row.insert(3, Box::new(colored(&refused.to_string(), class)));
         }
         row
     };

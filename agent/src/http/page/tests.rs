@@ -13,7 +13,12 @@ async fn page_shows_the_state_without_script() {
     for part in [
         "contiv on n1",
         "dir:/test",
+        "<td>state</td><td><span class=\"warn\">ready, but see below</span>",
         "in sync at revision 8",
+        "2 services, 2 ports, 1 backend<",
+        "<td>refused</td><td><span class=\"warn\">3 new connections</span>",
+        "<td>0</td><td><span class=\"warn\">3</span></td>",
+        "<span class=\"warn\">1 service</span>",
         "default/web",
         "10.1.0.1:8080",
         "<td>5</td>",
@@ -29,6 +34,21 @@ async fn page_shows_the_state_without_script() {
     }
     for foreign in ["<script", "http://", "https://", "src="] {
         assert!(!page.contains(foreign), "{foreign} is in:\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn page_of_a_healthy_agent_is_green() {
+    let harness = ready(vec![]).await;
+    let (_, page) = request(&harness, LOOPBACK, "GET", "/").await;
+    for part in [
+        "<td>state</td><td><span class=\"good\">ready</span>",
+        "1 service, 1 port, 1 backend<",
+        "<td>without a backend</td><td><span class=\"\">0 services</span>",
+        "<th>new connections</th><th>refused</th>",
+        "<td>refused</td><td><span class=\"\">0 new connections</span>",
+    ] {
+        assert!(page.contains(part), "{part} is not in:\n{page}");
     }
 }
 
