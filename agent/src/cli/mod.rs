@@ -24,6 +24,7 @@ mod get;
 mod health_checks;
 mod http_client;
 mod input;
+mod keys;
 mod kubectl_plugin;
 mod latency;
 mod listener_process;

@@ -2,23 +2,27 @@
 
 mod rates;
 mod screen;
+mod view;
 
 use std::{
     io::{IsTerminal, Write},
-    thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::rates::{Rates, Sample};
+use self::{
+    rates::{Order, Rates, Sample, Usage},
+    view::View,
+};
 use super::{
     Outcome, Terminal,
     agent_argument::AgentArgument,
     chain,
     filter::Filter,
+    keys::Keys,
     listing::Output,
     views::{CountersView, EventView},
     watch::{redraw, size},
@@ -30,7 +34,8 @@ const LATENCY_EVENTS: usize = 500;
 /// Show the current load: new connections of services, changes, and how fast they reach the kernel
 ///
 /// New connections are the kernel's own count, of the selected services; changes are those of all services. On a terminal the
-/// screen is updated until Ctrl-C. Exit codes: 0 success; 1 the agent does not answer, or the kernel's counters cannot be read;
+/// screen is updated until q, Esc or Ctrl-C; s sorts by the next column, and / selects services by a part of their name. Exit
+/// codes: 0 success; 1 the agent does not answer, or the kernel's counters cannot be read;
 /// 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Top {
@@ -42,11 +47,15 @@ pub(super) struct Top {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
+    /// Sort services by new connections per second, by all so far, by refused ones, or by name
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
+    sort_by: Order,
+
     /// How many services are shown
     #[arg(long, value_name = "N", default_value_t = 20)]
     services: usize,
 
-    /// Output format; json and yaml are an object for each interval, name is the services, the busiest first
+    /// Output format; json and yaml are an object for each interval, name is the services, in the order of --sort-by
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
@@ -71,8 +80,19 @@ impl Top {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let mut rates = Rates::default();
         rates.add(self.sample()?);
+        let mut view = View::new(self.sort_by);
+        let mut keys = if self.draws_screen() { Keys::of_terminal() } else { Keys::none() };
+        let mut next_sample = Instant::now() + self.interval;
         loop {
-            thread::sleep(self.interval);
+            let left = next_sample.saturating_duration_since(Instant::now());
+            if let Some(key) = keys.wait(left) {
+                if !view.on_key(&key) {
+                    return Ok(Outcome::Success);
+                }
+                self.show(&rates, &view, terminal)?;
+                continue;
+            }
+            next_sample = Instant::now() + self.interval;
             match self.sample() {
                 Ok(sample) => rates.add(sample),
                 Err(error) if self.once => return Err(error),
@@ -82,25 +102,32 @@ impl Top {
                     continue;
                 }
             }
-            self.show(&rates, terminal)?;
+            self.show(&rates, &view, terminal)?;
             if self.once {
                 return Ok(Outcome::Success);
             }
         }
     }
 
-    fn show(&self, rates: &Rates, terminal: &mut Terminal) -> anyhow::Result<()> {
+    /// True if the screen of a terminal is kept up to date.
+    fn draws_screen(&self) -> bool {
+        self.output == Output::Table && !self.once && std::io::stdout().is_terminal()
+    }
+
+    fn show(&self, rates: &Rates, view: &View, terminal: &mut Terminal) -> anyhow::Result<()> {
         let size = size().filter(|_| self.output == Output::Table);
         let text = match self.output {
-            Output::Table | Output::Wide => screen::render(rates, self.services, size) + "\n",
+            Output::Table | Output::Wide => {
+                screen::render(rates, view, self.services, size, self.draws_screen()) + "\n"
+            }
             Output::Json => format!("{}\n", self.to_json(rates)),
             Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.to_json(rates))?),
             Output::Name => {
-                let names = rates.busiest(self.services).into_iter().map(|usage| usage.service.to_string());
+                let names = self.usages(rates).into_iter().map(|usage| usage.service.to_string());
                 names.flat_map(|name| [name, "\n".to_owned()]).collect()
             }
         };
-        if self.output == Output::Table && !self.once && std::io::stdout().is_terminal() {
+        if self.draws_screen() {
             return Ok(redraw(text.trim_end(), &mut terminal.out)?);
         }
         terminal.out.write_all(text.as_bytes())?;
@@ -114,8 +141,12 @@ impl Top {
             "connections_per_second": rates.total(),
             "changes_per_second": rates.changes(),
             "latency_ms": rates.latency(),
-            "services": rates.busiest(self.services),
+            "services": self.usages(rates),
         })
+    }
+
+    fn usages(&self, rates: &Rates) -> Vec<Usage> {
+        rates.first(self.sort_by, "", self.services)
     }
 
     fn sample(&self) -> anyhow::Result<Sample> {

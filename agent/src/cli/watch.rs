@@ -4,14 +4,16 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     io::{self, IsTerminal, Write},
-    thread,
     time::Duration,
 };
 
 use clap::Args;
 use console::Term;
 
-use super::{Outcome, Terminal, chain};
+use super::{
+    Outcome, Terminal, chain,
+    keys::{Keys, ends},
+};
 
 /// The interval with --watch.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +21,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Whether to continue.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct WatchArgument {
-    /// Go on: on a terminal the screen is kept up to date each second, elsewhere new lines are added
+    /// Go on: on a terminal the screen is kept up to date each second, until q, Esc or Ctrl-C; elsewhere new lines are added
     #[arg(short, long)]
     watch: bool,
 }
@@ -49,7 +51,7 @@ impl WatchArgument {
     /// Prints what `render` returns.
     ///
     /// # Errors
-    /// When it fails the first time. Later errors are shown, and it is tried again.
+    /// When it fails the first time. Later errors are shown, and it is tried again. The outcome is that of the last output.
     pub(super) fn run(
         self,
         terminal: &mut Terminal,
@@ -61,17 +63,21 @@ impl WatchArgument {
             terminal.out.write_all(frame.out.as_bytes())?;
             return Ok(Outcome::success_if(frame.is_good));
         }
-        let mut text = frame.err + &frame.out;
-        let mut shown = BTreeSet::new();
+        let (mut text, mut is_good) = (frame.err + &frame.out, frame.is_good);
+        let (mut shown, mut keys) = (BTreeSet::new(), Keys::of_terminal());
         loop {
             if io::stdout().is_terminal() {
                 redraw(&text, &mut terminal.out)?;
             } else {
                 print_new_lines(&text, &mut shown, &mut terminal.out)?;
             }
-            thread::sleep(REFRESH_INTERVAL);
-            text = render()
-                .map_or_else(|error| format!("error: {}\n", chain(&error)), |frame| frame.err + &frame.out);
+            if keys.wait(REFRESH_INTERVAL).is_some_and(|key| ends(&key)) {
+                return Ok(Outcome::success_if(is_good));
+            }
+            (text, is_good) = render().map_or_else(
+                |error| (format!("error: {}\n", chain(&error)), false),
+                |frame| (frame.err + &frame.out, frame.is_good),
+            );
         }
     }
 }

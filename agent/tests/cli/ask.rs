@@ -1,6 +1,10 @@
 //! The commands that query a running agent.
 
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    process::Stdio,
+};
 
 use contiv_store_testing::ReservedPort;
 use serde_json::Value;
@@ -280,6 +284,46 @@ fn watched_services_beyond_screen_are_counted() {
     let screen = String::from_utf8_lossy(&output.stdout).into_owned();
     // A header and 41 services; one line is left for the cursor.
     assert!(screen.contains("… 20 more lines do not fit"), "{screen}");
+}
+
+/// Runs a command on a terminal of its own until it shows the text, presses the keys, and returns its exit code and its output.
+/// A command that goes on is killed after a minute.
+fn press(agent: &Agent, command: &str, until: &str, keys: &str) -> (Option<i32>, String) {
+    let contiv = env!("CARGO_BIN_EXE_contiv");
+    let line = format!("timeout --foreground 60 {contiv} {command} --agent {}", agent.address);
+    let mut script = std::process::Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut output, mut part) = (Vec::new(), [0; 4096]);
+    let mut stdout = script.stdout.take().unwrap();
+    while !String::from_utf8_lossy(&output).contains(until) {
+        let read = stdout.read(&mut part).unwrap();
+        assert!(read > 0, "{command} has ended: {}", String::from_utf8_lossy(&output));
+        output.extend_from_slice(&part[..read]);
+    }
+    let mut stdin = script.stdin.take().unwrap();
+    stdin.write_all(keys.as_bytes()).unwrap();
+    stdout.read_to_end(&mut output).unwrap();
+    let code = script.wait().unwrap().code();
+    (code, String::from_utf8_lossy(&output).into_owned())
+}
+
+#[test]
+fn keys_end_watched_commands_on_terminals() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    for (command, until) in [("status --watch", "in quarantine"), ("services -A -w", "10.96.0.7")] {
+        for key in ["q", "\x1b"] {
+            let (code, screen) = press(&agent, command, until, key);
+            assert_eq!(code, Some(0), "{command}, {key:?}: {screen}");
+        }
+    }
+    let (code, screen) = press(&agent, "status --watch", "in quarantine", "\x03");
+    assert_eq!(code, Some(130), "Ctrl-C: {screen}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -32,6 +33,42 @@ pub(super) struct Usage {
     pub(super) refused: u64,
     /// Connections that no backend could serve, in the last interval.
     pub(super) refused_per_second: f64,
+}
+
+/// An order of services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Order {
+    /// New connections per second, served or refused.
+    #[default]
+    Rate,
+    /// New connections so far that were served.
+    Connections,
+    /// New connections so far that were refused.
+    Refused,
+    /// Namespace and name.
+    Name,
+}
+
+impl Order {
+    /// The next one, from the last to the first.
+    pub(super) const fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Connections,
+            Self::Connections => Self::Refused,
+            Self::Refused => Self::Name,
+            Self::Name => Self::Rate,
+        }
+    }
+
+    /// For people.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Connections => "connections",
+            Self::Refused => "refused",
+            Self::Name => "name",
+        }
+    }
 }
 
 impl Sample {
@@ -93,12 +130,21 @@ impl Rates {
         self.last = Some(sample);
     }
 
-    /// The services with the most new connections in the last interval, served or refused; those without any, by their total.
-    pub(super) fn busiest(&self, count: usize) -> Vec<Usage> {
-        let mut usages = self.usages.clone();
+    /// The first services in this order whose name contains the text. Equal ones are in the order of the others: new
+    /// connections in the last interval, served or refused; all of them; and the name.
+    pub(super) fn first(&self, order: Order, text: &str, count: usize) -> Vec<Usage> {
+        let is_selected = |usage: &&Usage| usage.service.to_string().contains(text);
+        let mut usages: Vec<Usage> = self.usages.iter().filter(is_selected).cloned().collect();
         usages.sort_by(|a, b| {
-            let by_rate = b.rate().total_cmp(&a.rate());
-            by_rate.then_with(|| b.all().cmp(&a.all())).then_with(|| a.service.cmp(&b.service))
+            let by_rate = || b.rate().total_cmp(&a.rate());
+            let first = match order {
+                Order::Rate => by_rate(),
+                Order::Connections => b.connections.cmp(&a.connections),
+                Order::Refused => b.refused.cmp(&a.refused),
+                Order::Name => a.service.cmp(&b.service),
+            };
+            let then = first.then_with(by_rate).then_with(|| b.all().cmp(&a.all()));
+            then.then_with(|| a.service.cmp(&b.service))
         });
         usages.truncate(count);
         usages
@@ -167,7 +213,7 @@ mod tests {
         for sample in samples {
             rates.add(sample);
         }
-        let usages = rates.busiest(10).into_iter();
+        let usages = rates.first(Order::Rate, "", 10).into_iter();
         usages.map(|usage| (usage.service.name.to_string(), usage.connections_per_second)).collect()
     }
 
@@ -187,9 +233,30 @@ mod tests {
         let mut rates = Rates::default();
         rates.add(refusing(0, 10));
         rates.add(refusing(2, 30));
-        let busiest = rates.busiest(1);
+        let busiest = rates.first(Order::Rate, "", 1);
         assert_eq!((&*busiest[0].service.name, busiest[0].refused), ("z", 30));
         assert!((busiest[0].refused_per_second - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn services_are_sorted_and_selected_by_name() {
+        let sample = |second, a, b, z| Sample {
+            refused: [(ServiceId::new("shop", "z"), 3)].into(),
+            ..sample(second, &[("a", a), ("b", b), ("z", z)], &[])
+        };
+        let mut rates = Rates::default();
+        rates.add(sample(0, 10, 100, 1));
+        rates.add(sample(1, 15, 101, 1));
+        let names = |order, text| -> Vec<String> {
+            rates.first(order, text, 9).into_iter().map(|usage| usage.service.name.to_string()).collect()
+        };
+        let mut order = Order::default();
+        for expected in [["a", "b", "z"], ["b", "a", "z"], ["z", "a", "b"], ["a", "b", "z"]] {
+            assert_eq!(names(order, ""), expected, "{order:?}");
+            order = order.next();
+        }
+        assert_eq!(order, Order::Rate, "all of them");
+        assert_eq!((names(order, "p/b"), names(order, "x")), (vec!["b".to_owned()], vec![]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::rates::Rates;
+use super::{rates::Rates, view::View};
 use crate::cli::{
     color::TextStyle,
     events::milliseconds,
@@ -15,9 +15,16 @@ const HEADER_LINES: usize = 3;
 /// The widest bar.
 const MAX_BAR_WIDTH: usize = 30;
 
-/// As many services as fit into the rows and columns, and at most `services`.
-pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)>) -> String {
-    let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEADER_LINES + 2));
+/// As many services as fit into the rows and columns, and at most `services`. With keys, their line is the last one.
+pub(super) fn render(
+    rates: &Rates,
+    view: &View,
+    services: usize,
+    size: Option<(usize, usize)>,
+    has_keys: bool,
+) -> String {
+    let footer = if has_keys { 2 } else { 0 };
+    let fitting = size.map_or(usize::MAX, |(rows, _)| rows.saturating_sub(HEADER_LINES + 2 + footer));
     let mut text = String::new();
     // Writing to a `String` cannot fail.
     let _ = writeln!(
@@ -36,12 +43,9 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
             milliseconds(worst)
         ),
     };
-    let busiest = rates.busiest(services.min(fitting));
-    if busiest.is_empty() {
-        text.push_str("\nno service has had a connection yet\n");
-        return text;
-    }
+    let busiest = rates.first(view.order, &view.name, services.min(fitting));
     let most = busiest.iter().map(|usage| usage.connections_per_second).fold(0.0, f64::max);
+    let is_empty = busiest.is_empty();
     let mut table = Table::new(&["SERVICE", "NEW/S", "", "NEW CONNECTIONS", "REFUSED"]);
     for usage in busiest {
         table.push(vec![
@@ -52,7 +56,16 @@ pub(super) fn render(rates: &Rates, services: usize, size: Option<(usize, usize)
             usage.refused.to_string().into(),
         ]);
     }
-    let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));
+    if is_empty {
+        let none =
+            if view.name.is_empty() { "no service has had a connection yet" } else { "no such service" };
+        let _ = writeln!(text, "\n{none}");
+    } else {
+        let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));
+    }
+    if has_keys {
+        let _ = writeln!(text, "\n{}", view.help());
+    }
     text
 }
 
@@ -73,7 +86,7 @@ mod tests {
 
     #[test]
     fn idle_services_print_that_nothing_happens() {
-        let text = render(&Rates::default(), 5, None);
+        let text = render(&Rates::default(), &View::default(), 5, None, false);
         assert!(text.starts_with("0 new connections/s   0 changed services/s\n"), "{text}");
     }
 
