@@ -196,7 +196,7 @@ struct MetricsServer {
 
 /// The separate address of the metrics, if it is configured.
 async fn open_metrics(config: &Config) -> anyhow::Result<Option<MetricsServer>> {
-    let Some(address) = config.metrics_listen.0 else { return Ok(None) };
+    let Some(address) = config.metrics_address() else { return Ok(None) };
     let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
     let certificate = Some(&config.metrics_cert_file).filter(is_set);
     let certificate = certificate.map(|file| ServerCertificate::read(file, &config.metrics_key_file));

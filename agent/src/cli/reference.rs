@@ -53,7 +53,7 @@ machines.
 const SCRAPES_TEXT: &str = "
 ## Scrapes from other machines
 
-The debug HTTP is only for this machine. `metrics-listen` serves `/metrics`, and nothing else, at a separate address:
+The debug HTTP is only for this machine. `metrics-listen` serves `/metrics` at a separate address, and nothing else of it:
 
 ```toml
 metrics-listen = \"0.0.0.0:10249\"
@@ -79,6 +79,9 @@ const KUBE_PROXY_TEXT: &str = "
 With `kube-proxy-metrics` dashboards, alerts and recording rules for kube-proxy keep working: these metrics have the names, types,
 labels and buckets that Kubernetes 1.34 to 1.36 documents. Their values are of the renderer `nftables`, or without it of the first
 renderer.
+
+They are served where kube-proxy serves them, at `127.0.0.1:10249`, or at `metrics-listen` if that is set. As there, `/healthz` answers
+`ok`, and `/proxyMode` the name of that renderer: `nftables`, as kube-proxy in that mode. These two need no token.
 
 | metric | value |
 |---|---|

@@ -1,7 +1,7 @@
 //! The configuration of `contiv agent`.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
@@ -112,7 +112,8 @@ pub struct Config {
     #[serde(with = "text")]
     pub healthz_listen: OptionalAddress,
 
-    /// Address and port of /metrics for scrapers on other machines, as in 0.0.0.0:10249; nothing else is served there [default: none]
+    /// Address and port of /metrics for scrapers on other machines, as in 0.0.0.0:10249 [default: none; with kube-proxy-metrics
+    /// 127.0.0.1:10249, as kube-proxy]
     #[arg(long, env = "CONTIV_METRICS_LISTEN", value_name = "ADDR:PORT")]
     #[serde(with = "text")]
     pub metrics_listen: OptionalAddress,
@@ -134,7 +135,8 @@ pub struct Config {
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub metrics_token_review: bool,
 
-    /// Have the metrics of kube-proxy under its own names (kubeproxy_…) too, so that dashboards and alerts for it keep working
+    /// Have the metrics of kube-proxy under its own names (kubeproxy_…) too, so that dashboards and alerts for it keep working;
+    /// and /healthz and /proxyMode beside them at metrics-listen
     #[arg(long, env = "CONTIV_KUBE_PROXY_METRICS", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub kube_proxy_metrics: bool,
@@ -290,6 +292,9 @@ pub enum NexthopGrouping {
     Plain,
 }
 
+/// `metricsBindAddress` of kube-proxy by default.
+const KUBE_PROXY_METRICS_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
+
 impl Config {
     /// The access to etcd.
     pub fn etcd_access(&self) -> EtcdAccess {
@@ -298,6 +303,14 @@ impl Config {
             [&self.etcd_ca_file, &self.etcd_cert_file, &self.etcd_key_file, &self.etcd_password_file],
             &self.etcd_user,
         )
+    }
+
+    /// The address of the metrics for scrapers: `metrics-listen`, or else that of kube-proxy if its metrics are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        let of_kube_proxy = self.kube_proxy_metrics.then_some(KUBE_PROXY_METRICS_ADDRESS);
+        let is_free =
+            |address: &SocketAddr| ![Some(self.listen), self.healthz_listen.0].contains(&Some(*address));
+        self.metrics_listen.0.or(of_kube_proxy.filter(is_free))
     }
 
     /// The configuration of the service processor.

@@ -104,9 +104,9 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
-/// The problems of the settings `metrics-…`. Without `metrics-listen` the others are ignored.
+/// The problems of the settings `metrics-…`. Where no metrics are served for scrapers, the others are ignored.
 fn problems_of_metrics(config: &Config) -> Vec<String> {
-    let Some(listen) = config.metrics_listen.0 else { return Vec::new() };
+    let Some(listen) = config.metrics_address() else { return Vec::new() };
     let mut problems = Vec::new();
     let others = [("the debug HTTP", Some(config.listen)), ("healthz-listen", config.healthz_listen.0)];
     for (what, _) in others.iter().filter(|(_, other)| *other == Some(listen) && listen.port() != 0) {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
@@ -11,11 +11,14 @@ use serde::Serialize;
 
 /// The number of ready endpoints of a service on this node. Each address counts once for all its ports. Terminating ones do not
 /// count, so that load balancers leave the node while they still serve (KEP-1669).
+///
+/// A load balancer may ask by the family that the service does not have, if the node has both: it gets the number of the family
+/// that the service has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LocalEndpoints {
-    /// With an IPv4 address.
+    /// What is answered at IPv4 addresses: those with an IPv4 address, if the service has that family.
     pub ipv4: usize,
-    /// With an IPv6 address.
+    /// What is answered at IPv6 addresses.
     pub ipv6: usize,
 }
 
@@ -44,7 +47,13 @@ impl LocalEndpoints {
         let counted = backends.filter(|backend| backend.local && backend.state == BackendState::Ready);
         let addresses: BTreeSet<IpAddr> = counted.map(|backend| backend.address).collect();
         let ipv4 = addresses.iter().filter(|address| address.is_ipv4()).count();
-        Self { ipv4, ipv6: addresses.len() - ipv4 }
+        let ipv6 = addresses.len() - ipv4;
+        let families: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        match families.map(|family| service.is_in_family_of(family)) {
+            [true, false] => Self { ipv4, ipv6: ipv4 },
+            [false, true] => Self { ipv4: ipv6, ipv6 },
+            _ => Self { ipv4, ipv6 },
+        }
     }
 
     /// The number for the family of this address: a load balancer that asks there sends traffic of this family.
@@ -128,6 +137,27 @@ mod tests {
         assert_eq!(HealthCheck::of(&service), Some(HealthCheck { port: 32000, local_endpoints: expected }));
         assert_eq!(expected.in_family_of("10.0.0.1".parse().unwrap()), 2);
         assert_eq!(expected.in_family_of("fd00::9".parse().unwrap()), 1);
+    }
+
+    #[test]
+    fn family_that_the_service_lacks_reports_the_other_one() {
+        let backends = ["10.1.0.1:80", "10.1.0.2:80", "[fd00::1]:80"];
+        let backends = backends.map(|endpoint| backend(endpoint, true, BackendState::Ready)).to_vec();
+        for (cluster_ips, ipv4, ipv6) in [
+            (vec!["10.96.0.1"], 2, 2),
+            (vec!["fd96::1"], 1, 1),
+            (vec!["10.96.0.1", "fd96::1"], 2, 1),
+            (vec![], 2, 1),
+        ] {
+            let cluster_ips = cluster_ips.into_iter().map(|ip: &str| ip.parse().unwrap()).collect();
+            let service = ContivService { cluster_ips, ..service(Some(32000), vec![backends.clone()]) };
+            assert_eq!(
+                LocalEndpoints::of(&service),
+                LocalEndpoints { ipv4, ipv6 },
+                "{:?}",
+                service.cluster_ips
+            );
+        }
     }
 
     #[test]

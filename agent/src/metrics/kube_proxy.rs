@@ -181,6 +181,11 @@ impl KubeProxyMetrics {
         metrics
     }
 
+    /// The mode of the proxy in kube-proxy's words: the renderer `nftables` is its mode `nftables`.
+    pub fn mode(&self) -> Arc<str> {
+        Arc::clone(&self.renderer)
+    }
+
     fn register_changes(&self, ours: &mut Registry) {
         for (kind, changes, pending) in [
             ("Endpoint", &self.endpoint_changes, &self.endpoint_changes_pending),

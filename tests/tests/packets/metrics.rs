@@ -26,13 +26,14 @@ fn show_a_change(lab: &Lab) -> Result<()> {
     let manifests = Manifests::new(lab)?;
     let web = Service::new("web", 80, &[lab.pod1.host]);
     manifests.put(&web)?;
-    let flags = vec![
-        format!("--metrics-listen={METRICS}"),
-        format!("--healthz-listen={HEALTHZ}"),
-        "--kube-proxy-metrics".to_owned(),
-    ];
+    // At kube-proxy's address by default.
+    let flags = vec![format!("--healthz-listen={HEALTHZ}"), "--kube-proxy-metrics".to_owned()];
     let agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(manifests.url()) })?;
     assert_eq!(lab.node.http("GET", METRICS, "/services")?.status, 404, "only metrics are there");
+    for (path, expected) in [("/proxyMode", "nftables"), ("/healthz", "ok")] {
+        let response = lab.node.http("GET", METRICS, path)?;
+        assert_eq!((response.status, response.body.as_str()), (200, expected), "{path}");
+    }
     lab.node.http("GET", HEALTHZ, "/healthz")?;
     let before = scrape(lab)?;
     let (ipv4, full) = ("{ip_family=\"IPv4\"}", "sync_full_proxy_rules_duration_seconds_count");

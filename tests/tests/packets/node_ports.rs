@@ -186,6 +186,56 @@ spec:
 }
 
 #[test]
+fn health_check_of_one_family_answers_by_both() -> Result<()> {
+    isolated("node_ports::health_check_of_one_family_answers_by_both", |lab| {
+        let state = Manifests::new(lab)?;
+        let services =
+            [(Family::V4, "IPv4", "10.96.0.77", 31111), (Family::V6, "IPv6", "fd00:96::77", 31112)];
+        let write = |is_ready: bool| {
+            services.into_iter().try_for_each(|(family, name, cluster_ip, port)| {
+                let (endpoint, node) = (lab.pod1.host.address(family), lab.node.host.name);
+                let manifest = format!(
+                    "apiVersion: v1
+kind: Service
+metadata: {{name: web{port}, namespace: default}}
+spec:
+  type: LoadBalancer
+  clusterIP: \"{cluster_ip}\"
+  externalTrafficPolicy: Local
+  healthCheckNodePort: {port}
+  ports: [{{port: 80}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: web{port}, namespace: default, labels: {{kubernetes.io/service-name: web{port}}}}}
+addressType: {name}
+ports: [{{port: 8080}}]
+endpoints: [{{addresses: [\"{endpoint}\"], nodeName: {node}, conditions: {{ready: {is_ready}}}}}]
+"
+                );
+                state.write(&format!("web{port}.yaml"), &manifest)
+            })
+        };
+        write(true)?;
+        let _agent = start(lab, &state, &[])?;
+        for (is_ready, status) in [(true, 200), (false, 503)] {
+            write(is_ready)?;
+            for (asked, (.., port)) in
+                Family::BOTH.into_iter().flat_map(|asked| services.map(|it| (asked, it)))
+            {
+                let endpoint = (lab.node.host.address(asked), port).into();
+                wait_until(
+                    &format!("the health check answers {status} at {endpoint}"),
+                    EVENT_TIMEOUT,
+                    || lab.client.http("GET", endpoint, "/").is_ok_and(|answer| answer.status == status),
+                )?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
 fn node_ports_answer_on_loopback_where_that_is_configured() -> Result<()> {
     isolated("node_ports::node_ports_answer_on_loopback_where_that_is_configured", |lab| {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;

@@ -15,7 +15,10 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::test_support::{Harness, service, slice, snapshot};
+use crate::{
+    metrics::Metrics,
+    test_support::{Harness, service, slice, snapshot},
+};
 
 /// Serves the metrics of this agent.
 async fn serve(
@@ -23,9 +26,17 @@ async fn serve(
     scrape_guard: ScrapeGuard,
     certificate: Option<ServerCertificate>,
 ) -> SocketAddr {
+    serve_api(harness.api(), scrape_guard, certificate).await
+}
+
+async fn serve_api(
+    api: Api,
+    scrape_guard: ScrapeGuard,
+    certificate: Option<ServerCertificate>,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve_metrics(listener, harness.api(), scrape_guard, certificate, CancellationToken::new()));
+    tokio::spawn(serve_metrics(listener, api, scrape_guard, certificate, CancellationToken::new()));
     address
 }
 
@@ -77,6 +88,11 @@ async fn scrape_over_tls(address: SocketAddr, authority: &Path) -> Option<Answer
     Some(exchange(stream, "/metrics", "").await)
 }
 
+/// The answer to GET.
+async fn get(address: SocketAddr, path: &str) -> Answer {
+    exchange(TcpStream::connect(address).await.unwrap(), path, "").await
+}
+
 async fn ready() -> Harness {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![slice("web", 1), service("web", 1)])]);
     harness.renderer("dry-run", |view| view.ready).await;
@@ -103,6 +119,36 @@ async fn metrics_have_the_requested_format_and_other_pages_do_not() {
         let stream = TcpStream::connect(address).await.unwrap();
         assert_eq!(exchange(stream, path, "").await.status, 404, "{path}");
     }
+}
+
+#[tokio::test]
+async fn mode_is_answered_where_kube_proxy_does() {
+    let harness = ready().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    fs::write(&file, "first").unwrap();
+    // With the metrics of kube-proxy for this renderer.
+    let api = |renderer: &str| Api {
+        metrics: Arc::new(Metrics::new(0).with_kube_proxy(renderer)),
+        ..harness.api()
+    };
+    for (renderer, tokens) in [("nftables", None), ("nftables", Some(file)), ("route", None)] {
+        let has_tokens = tokens.is_some();
+        let address = serve_api(api(renderer), ScrapeGuard::new(tokens, None), None).await;
+        for (path, expected) in [("/proxyMode", renderer), ("/healthz", "ok")] {
+            let answer = get(address, path).await;
+            assert_eq!((answer.status, answer.text()), (200, expected), "{path}");
+            for header in ["content-type: text/plain; charset=utf-8", "x-content-type-options: nosniff"] {
+                assert!(answer.head.contains(header), "{header} is not in {}", answer.head);
+            }
+        }
+        let scraped = get(address, "/metrics").await;
+        assert_eq!(scraped.status, if has_tokens { 401 } else { 200 });
+        assert_eq!(get(address, "/services").await.status, if has_tokens { 401 } else { 404 });
+    }
+    let without = Api { metrics: Arc::new(Metrics::new(0)), ..harness.api() };
+    let address = serve_api(without, ScrapeGuard::default(), None).await;
+    assert_eq!(get(address, "/proxyMode").await.status, 404, "nobody asked for what kube-proxy has");
 }
 
 #[tokio::test]
