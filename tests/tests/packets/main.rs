@@ -12,6 +12,7 @@ mod connector;
 mod conntrack;
 mod earlier_table;
 mod egress;
+mod end_to_end;
 mod explained;
 mod external_workloads;
 mod faults;
