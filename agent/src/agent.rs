@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 use anyhow::{Context, anyhow, bail};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
-use contiv_renderer::{InterfaceKind, nftables::StaleFlowObserver, registry, route::Routes};
+use contiv_renderer::{
+    ForwardingNeeds, ForwardingOff, InterfaceKind, nftables::StaleFlowObserver, registry, route::Routes,
+};
 use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
     sync::{mpsc, watch},
@@ -113,6 +115,7 @@ async fn run_until_stopped(
     let stop = CancellationToken::new();
     let api = Api::new(requests.clone(), metrics, health_check_queries, log_level, counters(config))
         .with_interfaces(InterfaceKind::of)
+        .with_forwarding(forwarding_check(config))
         .with_configuration(published(config).to_toml().unwrap_or_else(|error| format!("# {error}\n")));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
@@ -120,8 +123,10 @@ async fn run_until_stopped(
         servers.spawn(metrics_server.serve(api.clone(), stop.clone()));
     }
     if let Some(listener) = healthz {
-        servers.spawn(serve_healthz(listener, api, proxy_health, stop.clone()));
+        servers.spawn(serve_healthz(listener, api.clone(), proxy_health, stop.clone()));
     }
+    // It ends with the node.
+    tokio::spawn(http::log_forwarding(api));
     // It ends with the node.
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::report_changes(address_watch, local, requests.clone()));
@@ -277,6 +282,11 @@ fn counters(config: &Config) -> ConnectionCounters {
     } else {
         ConnectionCounters::none()
     }
+}
+
+/// The settings of this machine, if a renderer programs its kernel.
+fn forwarding_check(config: &Config) -> fn(&ForwardingNeeds) -> Vec<ForwardingOff> {
+    if config.renderers.contains(&RendererName::NFTABLES) { ForwardingNeeds::check } else { |_| Vec::new() }
 }
 
 /// The renderers have ended, so nothing can add the removed objects again.

@@ -5,6 +5,7 @@
 
 pub mod dry_run;
 pub mod error;
+pub mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod kernel;
@@ -22,6 +23,7 @@ pub mod verify;
 pub mod watch;
 
 pub use error::RenderError;
+pub use forwarding::{ForwardingNeeds, ForwardingOff};
 pub use local_addresses::{InterfaceKind, LocalAddresses, LocalAddressesError};
 pub use nft_json::{NftJsonError, NftOutput};
 pub use renderer::{Description, Rejected, Renderer, Report};

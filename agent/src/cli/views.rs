@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_model::{BackendState, Frontend, NotServed, ServiceId};
+use contiv_renderer::ForwardingOff;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -174,6 +175,8 @@ pub(super) struct StatusView {
     #[serde(default)]
     pub(super) held_deletions: Option<serde_json::Value>,
     pub(super) quarantined: usize,
+    #[serde(default)]
+    pub(super) forwarding_off: Vec<ForwardingOff>,
 }
 
 /// Since when the store cannot be watched.

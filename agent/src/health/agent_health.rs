@@ -17,6 +17,8 @@ pub struct HealthFacts {
     pub drift: usize,
     /// Renderers that fail or are slow: see [`is_failing`].
     pub failing_renderers: usize,
+    /// Settings of the machine that keep packets of services from being forwarded.
+    pub forwarding_off: usize,
 }
 
 /// The health of an agent.
@@ -47,11 +49,12 @@ impl AgentHealth {
             lost_frontends,
             drift,
             failing_renderers,
+            forwarding_off,
         } = facts;
         if !is_ready {
             return Self::NotReady;
         }
-        let problems = quarantined + lost_frontends + drift + failing_renderers;
+        let problems = quarantined + lost_frontends + drift + failing_renderers + forwarding_off;
         if is_store_down || holds_deletions || problems > 0 { Self::NeedsAttention } else { Self::Healthy }
     }
 
@@ -79,6 +82,7 @@ mod tests {
             lost_frontends: 0,
             drift: 0,
             failing_renderers: 0,
+            forwarding_off: 0,
         };
         assert_eq!(AgentHealth::of(healthy), AgentHealth::Healthy);
         for facts in [
@@ -88,6 +92,7 @@ mod tests {
             HealthFacts { lost_frontends: 1, ..healthy },
             HealthFacts { drift: 1, ..healthy },
             HealthFacts { failing_renderers: 1, ..healthy },
+            HealthFacts { forwarding_off: 1, ..healthy },
         ] {
             assert_eq!(AgentHealth::of(facts), AgentHealth::NeedsAttention, "{facts:?}");
             let starting = HealthFacts { is_ready: false, ..facts };

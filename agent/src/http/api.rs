@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
-use contiv_renderer::InterfaceKind;
+use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::ApiError;
@@ -28,6 +28,7 @@ pub struct Api {
     pub(super) counters: ConnectionCounters,
     pub(super) configuration: Arc<str>,
     pub(super) interface_kind: fn(&str) -> InterfaceKind,
+    pub(super) check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>,
 }
 
 impl Api {
@@ -41,13 +42,34 @@ impl Api {
     ) -> Self {
         let interface_kind: fn(&str) -> InterfaceKind = |_| InterfaceKind::Other;
         let configuration = "".into();
-        Self { requests, metrics, health_checks, log_level, counters, configuration, interface_kind }
+        Self {
+            requests,
+            metrics,
+            health_checks,
+            log_level,
+            counters,
+            configuration,
+            interface_kind,
+            check_forwarding: |_| Vec::new(),
+        }
     }
 
     /// Attaches pods only by interfaces that can be those of pods by `interface_kind`.
     #[must_use]
     pub fn with_interfaces(self, interface_kind: fn(&str) -> InterfaceKind) -> Self {
         Self { interface_kind, ..self }
+    }
+
+    /// Reads whether the machine forwards packets by `check_forwarding`; otherwise it counts as doing so.
+    #[must_use]
+    pub fn with_forwarding(self, check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>) -> Self {
+        Self { check_forwarding, ..self }
+    }
+
+    /// The settings of the machine that keep packets of services from being forwarded, as of now.
+    pub(super) async fn forwarding_off(&self) -> Result<Vec<ForwardingOff>, ApiError> {
+        let needs = self.query(Core::forwarding_needs).await?;
+        Ok((self.check_forwarding)(&needs))
     }
 
     /// Serves this file as the effective configuration.

@@ -19,6 +19,9 @@ use crate::metrics::Exposition;
 pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let metrics = Arc::clone(&api.metrics);
     let _ = api.query(move |core| metrics.set_state(core, Instant::now())).await;
+    if let Ok(off) = api.forwarding_off().await {
+        api.metrics.sizes.set_forwarding_off(&off);
+    }
     let services = &api.metrics.services;
     if services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(services.bound())).await

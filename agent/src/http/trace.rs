@@ -10,11 +10,15 @@ use axum::{
     extract::{Query as Arguments, State, rejection::QueryRejection},
     response::{IntoResponse, Response},
 };
-use contiv_model::{Flow, InterfaceName, Protocol, trace as trace_flow};
+use contiv_model::{
+    Flow, InterfaceName, Protocol, Trace, trace as trace_flow,
+    trace::{Client, Verdict},
+};
+use contiv_renderer::ForwardingOff;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
-use crate::node::Core;
+use crate::node::{Caveat, Core};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,9 +81,31 @@ pub(super) async fn trace(
     let snapshot = api.query(Core::snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
     let trace = trace_flow(&snapshot, &flow);
-    let explanation = api.query(move |core| core.explain(trace, Instant::now())).await?;
+    let off = if is_forwarded(&trace) { forwarding_off(&api, &flow).await? } else { None };
+    let mut explanation = api.query(move |core| core.explain(trace, Instant::now())).await?;
+    explanation.caveats.extend(off.map(Caveat::ForwardingOff));
     Ok(match format {
         Format::Json => Json(explanation).into_response(),
         Format::Text => explanation.to_string().into_response(),
     })
+}
+
+/// True if the packets come in from elsewhere and may leave to elsewhere, be it to a pod of this node.
+fn is_forwarded(trace: &Trace) -> bool {
+    let leaves = match &trace.verdict {
+        Verdict::Backends(delivery) => delivery.candidates.iter().any(|candidate| !candidate.stays),
+        Verdict::Routed | Verdict::Egress => true,
+        Verdict::Rejected(_) | Verdict::Dropped(_) | Verdict::Untouched => false,
+    };
+    leaves && trace.client != Client::Node
+}
+
+/// The setting for packets of the flow's family, by its interface if that is known.
+async fn forwarding_off(api: &Api, flow: &Flow) -> Result<Option<ForwardingOff>, ApiError> {
+    let family = if flow.from().is_ipv4() { "IPv4" } else { "IPv6" };
+    let concerns = |off: &ForwardingOff| {
+        let by_another = matches!((&off.interface, flow.interface()), (Some(off), Some(flow)) if off != flow);
+        off.ip_family == family && !by_another
+    };
+    Ok(api.forwarding_off().await?.into_iter().find(concerns))
 }

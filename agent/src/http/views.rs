@@ -11,6 +11,7 @@ use contiv_model::{
     ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView, wire::object_kind,
 };
 use contiv_proto::Kind;
+use contiv_renderer::ForwardingOff;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -20,8 +21,18 @@ use crate::{
     node::{Core, Quarantined, RendererView, Request, Status},
 };
 
-pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
-    api.query(Core::status).await.map(Json)
+/// The status, and the settings of the machine that it needs.
+#[derive(Debug, Serialize)]
+pub(super) struct StatusView {
+    #[serde(flatten)]
+    status: Status,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    forwarding_off: Vec<ForwardingOff>,
+}
+
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
+    let status = api.query(Core::status).await?;
+    Ok(Json(StatusView { status, forwarding_off: api.forwarding_off().await? }))
 }
 
 #[derive(Debug, Deserialize)]

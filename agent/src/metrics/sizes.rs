@@ -1,6 +1,11 @@
 //! Numbers of objects: set from the node's sizes when they are read.
 
-use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use contiv_renderer::ForwardingOff;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
 
 use super::{service_sizes::ServiceSizes, value};
 use crate::node::Status;
@@ -20,6 +25,12 @@ pub struct SizeMetrics {
     store_up: Gauge,
     from_mirror: Gauge,
     mirror_revision: Gauge,
+    forwarding_off: Family<FamilyLabel, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FamilyLabel {
+    ip_family: &'static str,
 }
 
 impl SizeMetrics {
@@ -58,7 +69,18 @@ impl SizeMetrics {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        let help = "1 if services need this machine to forward packets of the family, and a setting keeps it from that";
+        registry.register("forwarding_off", help, sizes.forwarding_off.clone());
+        sizes.set_forwarding_off(&[]);
         sizes
+    }
+
+    /// Sets whether packets are not forwarded.
+    pub fn set_forwarding_off(&self, off: &[ForwardingOff]) {
+        for ip_family in ["IPv4", "IPv6"] {
+            let is_off = off.iter().any(|off| off.ip_family == ip_family);
+            self.forwarding_off.get_or_create(&FamilyLabel { ip_family }).set(is_off.into());
+        }
     }
 
     /// Sets all of them.

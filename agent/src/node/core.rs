@@ -31,7 +31,7 @@ use contiv_model::{
     Processor, ProcessorConfig, ServiceId, Snapshot, Trace, UnservedService, object::ObjectKind,
     processor::NodeView, wire,
 };
-use contiv_renderer::{Drift, ForeignChange};
+use contiv_renderer::{Drift, ForeignChange, ForwardingNeeds};
 use contiv_store::{Batch, Change, Problem};
 use tracing::{debug, info, warn};
 
@@ -866,6 +866,12 @@ impl Core {
     /// The pods that are attached to this node's dataplane, with their main interfaces.
     pub const fn pods(&self) -> &BTreeMap<PodId, InterfaceName> {
         self.processor.attached()
+    }
+
+    /// Which services need this machine to forward packets.
+    pub fn forwarding_needs(&self) -> ForwardingNeeds {
+        let services = self.processor.services().map(|(_, service)| &**service);
+        ForwardingNeeds::of(services, &self.processor.node_facts(), self.processor.packet_interfaces())
     }
 
     /// True if an interface of this node leads to the external network, and so is none of a pod.

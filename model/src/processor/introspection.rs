@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{NodeView, Processor, not_served::unserved};
+use super::{LocalInterface, NodeView, Processor, not_served::unserved};
 use crate::{
     ContivService, EndpointSliceId, InterfaceName, NodeFacts, NodeName, Object, ObjectKey, PodId, ServiceId,
     UnservedService,
@@ -27,6 +27,19 @@ impl Processor {
     /// True if an interface of this node leads to the external network, and so is none of a pod.
     pub fn is_external_interface(&self, interface: &InterfaceName) -> bool {
         self.interfaces.external.contains(interface)
+    }
+
+    /// The interfaces of this node by which packets of services come in: those of its pods, as far as they can be recognised, and
+    /// those to the external network.
+    pub fn packet_interfaces(&self) -> BTreeSet<InterfaceName> {
+        let facts = &self.placement.facts;
+        let is_of_pods = |name: &InterfaceName, interface: &LocalInterface| {
+            let is_in_pod_range = |address| facts.pod_cidrs.iter().any(|range| range.contains(address));
+            facts.pod_interfaces.iter().any(|pattern| pattern.matches(&name.0))
+                || interface.addresses.iter().copied().any(is_in_pod_range)
+        };
+        let of_pods = self.local_interfaces.iter().filter(|(name, interface)| is_of_pods(name, interface));
+        of_pods.map(|(name, _)| name).chain(&self.interfaces.frontends).cloned().collect()
     }
 
     /// The objects of a type as they are used, sorted by id.

@@ -15,7 +15,6 @@ mod element;
 mod elements;
 mod encode;
 mod evaluate;
-mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod heal;
@@ -52,7 +51,6 @@ use self::{
     ahead::PrefetchedElements,
     capacity::Remade,
     conntrack::{Services, StaleFlowReaper, programmed, remove_attempt_table},
-    forwarding::Forwarding,
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
     ownership::Ownership,
@@ -94,8 +92,6 @@ pub struct Nftables {
     reaper: StaleFlowReaper,
     /// The optional modules that the kernel lacks; none until they were determined.
     missing: Option<Vec<KernelModule>>,
-    /// The families in which the machine did not forward packets at the last resync.
-    forwarding: Forwarding,
     /// The table should be owned; whether the kernel supports that is checked later.
     keeps_others_out: bool,
     ownership: Ownership,
@@ -123,7 +119,6 @@ impl Nftables {
             last_programmed: Snapshot::default(),
             foreign_changes: None,
             missing: None,
-            forwarding: Forwarding::default(),
             keeps_others_out: false,
             ownership: Ownership::default(),
         }
@@ -162,12 +157,6 @@ impl Nftables {
             self.missing = Some(modules::missing_optional(self.socket()?)?);
         }
         Ok(self.missing.as_deref().unwrap_or_default())
-    }
-
-    /// Adds notes for the administrator to the report.
-    fn with_notes(&self, mut report: Report) -> Report {
-        report.notes = self.forwarding.notes();
-        report
     }
 
     /// The desired ownership of the table. The first call checks by a trial transaction whether the kernel supports it.
@@ -333,8 +322,7 @@ impl Renderer for Nftables {
                 RenderError::Refused { services }
             }
         })?;
-        self.forwarding = Forwarding::read(&*self.kernel, &snapshot.services, &snapshot.node);
-        Ok(self.with_notes(report))
+        Ok(report)
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
@@ -353,10 +341,8 @@ impl Renderer for Nftables {
                 self.failed("update the table", &error)
             }
         })?;
-        let is_off = |family| forwarding::is_off(&*self.kernel, family);
-        self.forwarding.update(is_off, changes, &self.last_programmed.services, &self.last_programmed.node);
         self.table = Some(table);
-        Ok(self.with_notes(report))
+        Ok(report)
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
@@ -374,7 +360,7 @@ impl Renderer for Nftables {
                     // Flows may have begun meanwhile without any rule.
                     self.reaper.reconciled(&self.last_programmed, Services::new(), Vec::new());
                 }
-                Ok(self.with_notes(report))
+                Ok(report)
             }
             // There may be more foreign changes; or the kernel refused the repair, perhaps because of foreign changes.
             Ok(None) | Err(NetlinkError::Refused { .. }) => self.resync(snapshot),

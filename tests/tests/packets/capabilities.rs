@@ -17,7 +17,7 @@ const SCRIPT: &str = r#"
         setpriv --bounding-set=-all,+net_admin --inh-caps=-all --ambient-caps=-all --no-new-privs \
             "$1" agent --node-name n1 --store "dir:$2/store" --state-dir "$2/state" --log-level error &
         agent=$!
-        for attempt in $(seq 600); do
+        for attempt in $(seq 400); do
             status=$("$1" status 2>&1)
             case $status in *"$3"*) break ;; esac
             sleep 0.1

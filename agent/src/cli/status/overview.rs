@@ -36,6 +36,7 @@ impl Overview {
             lost_frontends: self.sizes.services_with_lost_frontends,
             drift: self.drift().unwrap_or(0),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
+            forwarding_off: status.forwarding_off.len(),
         })
     }
 

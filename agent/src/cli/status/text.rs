@@ -181,11 +181,14 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), TextStyle::Warning));
     let drifted = overview.renderers.iter().filter_map(drift_problem);
     let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
+    let forwarding = overview.status.forwarding_off.iter();
+    let forwarding = forwarding.map(|off| (vec![off.to_string()], TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
     let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], TextStyle::Warning));
     let lines: Vec<_> = failing
         .into_iter()
         .filter_map(error)
+        .chain(forwarding)
         .chain(drifted)
         .chain(quarantined)
         .chain(notes)

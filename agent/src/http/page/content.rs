@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contiv_model::{ContivService, UnservedService};
+use contiv_renderer::ForwardingOff;
 
 use crate::{
     counters::ServiceConnections,
@@ -14,6 +15,7 @@ use crate::{
 /// The content of the page.
 pub(super) struct Content {
     pub(super) status: Status,
+    pub(super) forwarding_off: Vec<ForwardingOff>,
     pub(super) sizes: ServiceSizes,
     pub(super) renderers: Vec<RendererView>,
     pub(super) services: Vec<Arc<ContivService>>,
@@ -37,6 +39,7 @@ impl Content {
             lost_frontends: self.sizes.services_with_lost_frontends,
             drift: self.drift(),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
+            forwarding_off: self.forwarding_off.len(),
         })
     }
 

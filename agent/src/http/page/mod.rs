@@ -27,6 +27,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
     let services = api.query(Core::services).await?;
     let content = Content {
         status: api.query(Core::status).await?,
+        forwarding_off: api.forwarding_off().await?,
         sizes: api.query(ServiceSizes::of).await?,
         renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),

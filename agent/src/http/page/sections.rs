@@ -71,6 +71,11 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         let refused = usize::try_from(refused).unwrap_or(usize::MAX);
         rows.insert(3, vec![Box::new("refused"), Box::new(warning_if_any(refused, "new connection"))]);
     }
+    let forwarding = content.forwarding_off.iter();
+    rows.extend(
+        forwarding
+            .map(|off| -> Row { vec![Box::new("forwarding"), Box::new(colored(&off.to_string(), "warn"))] }),
+    );
     if content.drift() > 0 {
         let drift = counted(content.drift(), "element");
         let drift = colored(&format!("{drift} in the kernel differ: see `contiv verify`"), "warn");

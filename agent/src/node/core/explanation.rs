@@ -3,6 +3,7 @@
 use std::{fmt, net::IpAddr};
 
 use contiv_model::Trace;
+use contiv_renderer::ForwardingOff;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +83,8 @@ pub enum Caveat {
         /// Why.
         error: String,
     },
+    /// The machine does not forward these packets.
+    ForwardingOff(ForwardingOff),
 }
 
 impl Caveat {
@@ -143,6 +146,7 @@ impl fmt::Display for Caveat {
             Self::RendererFailing { renderer, error } => {
                 write!(f, "the renderer {renderer} fails, so the dataplane may differ: {error}")
             }
+            Self::ForwardingOff(off) => off.fmt(f),
         }
     }
 }

@@ -73,9 +73,21 @@ fn status_with_many_problems_fits_80_columns_and_24_lines() {
 fn note_of_renderer_is_shown() {
     let mut overview = overview(0);
     let last = overview.renderers[0].last_report.as_mut().unwrap();
-    last.notes = vec!["net.ipv4.ip_forward is 0: no clients".to_owned()];
+    last.notes = vec!["a route of another program is in the way".to_owned()];
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
-    assert!(text.contains("nftables: net.ipv4.ip_forward is 0: no clients\n"), "{text}");
+    assert!(text.contains("nftables: a route of another program is in the way\n"), "{text}");
+}
+
+#[test]
+fn forwarding_that_is_off_needs_look() {
+    let mut overview = overview(0);
+    let off = serde_json::json!([{"ip_family": "IPv6", "setting": "net.ipv6.conf.all.forwarding", "service": "shop/web"}]);
+    overview.status.forwarding_off = serde_json::from_value(off).unwrap();
+    assert!(!overview.is_healthy());
+    let text = render(&overview, None, NOW.parse().unwrap());
+    let expected =
+        "net.ipv6.conf.all.forwarding is 0: pods and external clients do not reach backends of shop/web";
+    assert!(text.contains("ready, but see below") && text.contains(expected), "{text}");
 }
 
 #[test]
