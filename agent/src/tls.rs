@@ -1,15 +1,15 @@
 //! Serves over TLS, with a certificate that is read again when its files change.
 
 use std::{
-    fs, io,
+    io,
     net::SocketAddr,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use axum::serve::Listener;
+use contiv_store::FileVersions;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -43,13 +43,10 @@ pub(crate) enum CertificateError {
 pub(crate) struct ServerCertificate {
     certificate: PathBuf,
     key: PathBuf,
-    /// As which the files were last read.
-    version: [FileVersion; 2],
+    /// Those of the files when they were last read.
+    versions: FileVersions,
     acceptor: TlsAcceptor,
 }
-
-/// Changes when a file is written or replaced; none if there is no file.
-type FileVersion = Option<(u64, i64, i64, u64)>;
 
 impl ServerCertificate {
     /// Reads both files.
@@ -58,16 +55,16 @@ impl ServerCertificate {
     /// When they are no certificate with its key.
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
-        let version = [version(&certificate), version(&key)];
+        let versions = FileVersions::read([&certificate, &key]);
         let acceptor = acceptor(&certificate, &key)?;
-        Ok(Self { certificate, key, version, acceptor })
+        Ok(Self { certificate, key, versions, acceptor })
     }
 
     /// With the present files. While they do not fit, as when one of them has been replaced, those before count.
     fn acceptor(&mut self) -> TlsAcceptor {
-        let now = [version(&self.certificate), version(&self.key)];
-        if now != self.version {
-            self.version = now;
+        let now = self.versions.read_again();
+        if now != self.versions {
+            self.versions = now;
             match acceptor(&self.certificate, &self.key) {
                 Ok(acceptor) => {
                     info!(certificate = %self.certificate.display(), "the certificate for metrics is read again");
@@ -86,11 +83,6 @@ impl std::fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerCertificate").field("certificate", &self.certificate).finish_non_exhaustive()
     }
-}
-
-fn version(file: &Path) -> FileVersion {
-    let metadata = fs::metadata(file).ok()?;
-    Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.size()))
 }
 
 fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, CertificateError> {

@@ -10,12 +10,15 @@
 //! - An object that cannot be used has an empty value, which cannot be decoded, and is reported as a problem: it exists, and
 //!   must not be treated as deleted.
 //! - External workloads come with linkerd's custom resource definition: an API server without it has none (`optional`).
-//! - The files of the kubeconfig are read for each new client: after a failure, and for a token each minute.
+//! - The files of the kubeconfig are read for each new client, and again when one of them has changed; a token file is read for each
+//!   request. New connections are made with the new files, and running watches end on the old ones.
 
 mod address;
 mod client;
 mod cluster;
+mod credentials;
 mod entries;
+mod exec_plugin;
 mod failure;
 mod history;
 mod items;

@@ -14,6 +14,7 @@ pub mod dir;
 pub mod error;
 pub mod etcd;
 pub mod feed;
+mod file_versions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod kube;
@@ -30,6 +31,7 @@ pub use backoff::Backoff;
 pub use change::{Batch, Change, Entry, Snapshot};
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
+pub use file_versions::FileVersions;
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use open::{NodeScope, open, open_for_node};
 pub use packed::PackedEntries;

@@ -8,11 +8,11 @@ use std::{
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
 use super::failure;
-use crate::{StoreError, certificate::version_problem};
+use crate::{FileVersions, StoreError, certificate::version_problem};
 
 /// How to access an etcd that requires more than its address.
 ///
-/// The files are read for each new connection: changed files are used without a restart.
+/// The files are read for each new connection, and a changed certificate makes a new one: no restart is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// Whether connections use TLS.
@@ -52,6 +52,12 @@ impl EtcdAccess {
             tls = tls.identity(identity);
         }
         Ok(options.with_tls(tls))
+    }
+
+    /// The present versions of the certificates and the key; none without TLS.
+    pub(super) fn certificate_versions(&self) -> FileVersions {
+        let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
+        FileVersions::read(files.filter(|_| self.tls))
     }
 
     /// The error for files that TLS cannot use. It names all of them, since the TLS library does not say which one is meant.

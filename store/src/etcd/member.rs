@@ -4,22 +4,29 @@ use std::sync::{Arc, atomic::Ordering};
 
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
+use tracing::{info, warn};
 
 use super::{
     access::EtcdAccess,
     failure::Failure,
     session::{BrokenFlag, Session},
 };
-use crate::StoreError;
+use crate::{FileVersions, StoreError};
 
 /// A member of the cluster, with the connection to it.
 pub(super) struct Member {
     endpoint: String,
     access: Arc<EtcdAccess>,
     /// The open connection. Locked while connecting, so that all waiting requests share the new one.
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<OpenSession>>,
     /// Set when the connection has failed.
     broken: BrokenFlag,
+}
+
+/// A connection, with the versions of the certificates that it was made with.
+struct OpenSession {
+    session: Session,
+    versions: FileVersions,
 }
 
 impl Member {
@@ -55,19 +62,34 @@ impl Member {
         })
     }
 
-    /// Returns the open connection, or opens one if there is none or it has failed.
+    /// Returns the open connection, or opens one if there is none, it has failed, or a certificate has changed. While new
+    /// certificates cannot be used, the open connection is.
     async fn session(&self) -> Result<Session, StoreError> {
         let mut current = self.session.lock().await;
-        if let Some(session) = current.as_ref()
+        if let Some(open) = current.as_mut()
             && !self.is_broken()
         {
-            return Ok(session.clone());
+            let versions = open.versions.read_again();
+            if versions != open.versions {
+                open.versions = versions;
+                match Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await {
+                    Ok(session) => {
+                        info!(endpoint = self.endpoint, "certificates were read again for a new connection");
+                        open.session = session;
+                    }
+                    Err(error) => {
+                        warn!(endpoint = self.endpoint, %error, "changed certificates cannot be used; the open connection stays");
+                    }
+                }
+            }
+            return Ok(open.session.clone());
         }
         *current = None;
+        let versions = self.access.certificate_versions();
         let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
         self.broken.store(opened.is_err(), Ordering::Relaxed);
         let session = opened?;
-        *current = Some(session.clone());
+        *current = Some(OpenSession { session: session.clone(), versions });
         Ok(session)
     }
 }

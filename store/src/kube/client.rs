@@ -10,23 +10,26 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Config,
     client::{Body, ConfigExt},
 };
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 use tower::ServiceBuilder;
+use tracing::{info, warn};
 
 use super::{
     KubeAddress,
+    credentials::{Authorization, Credentials},
     failure::{self, ANSWER_TIMEOUT, Failure, chain, timeout_error, unavailable},
-    kubeconfig,
+    kubeconfig::{self, Access},
     list_body::ListBody,
     protobuf,
     resource::Resource,
     watch_body::WatchBody,
 };
-use crate::{StoreError, certificate::version_problem};
+use crate::{FileVersions, StoreError, certificate::version_problem};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A silent connection is probed after this time, and given up after as much again: a watch may be silent for long.
@@ -36,6 +39,8 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Pings within HTTP/2, which the server answers and not only its kernel. The times are those of client-go.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long before their expiry the credentials of a plugin are renewed.
+const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 /// The limit of an answer that is an error, or one object.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The limit of a page of a list that is read as a whole.
@@ -49,17 +54,50 @@ pub(super) enum Upgrades {
     None,
 }
 
-/// Cheap to clone.
+/// Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub(super) struct Client {
-    client: kube::Client,
+    address: Arc<KubeAddress>,
+    upgrades: Upgrades,
+    /// Locked while files are read.
+    connections: Arc<Mutex<Connections>>,
     /// The endpoint's name in errors.
     pub(super) endpoint: Arc<str>,
+}
+
+/// The connections that are made with one state of the files.
+struct Connections {
+    client: kube::Client,
+    endpoint: Arc<str>,
+    /// Those of the files.
+    versions: FileVersions,
+    /// When a plugin's credentials expire.
+    expires_at: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    /// Reads the files. Nothing is sent yet.
+    async fn prepare(address: &KubeAddress, upgrades: Upgrades) -> Result<Self, String> {
+        let Access { mut config, name, versions } = kubeconfig::access(address).await?;
+        if config.proxy_url.is_some() {
+            return Err("its proxy-url (or $HTTPS_PROXY) is not supported".to_owned());
+        }
+        config.headers.push((header::USER_AGENT, user_agent()));
+        let credentials = Credentials::take(&mut config.auth_info).await;
+        let Credentials { authorization, expires_at } =
+            credentials.map_err(|reason| format!("{name}: {reason}"))?;
+        let endpoint = config.cluster_url.to_string().into();
+        let client = stack(&config, authorization, upgrades).map_err(|error| {
+            let words = chain(&error);
+            format!("{name}: {}", version_problem(&words).unwrap_or(words.as_str()))
+        })?;
+        Ok(Self { client, endpoint, versions, expires_at })
     }
 }
 
@@ -77,22 +115,40 @@ impl Client {
 
     /// The same, with the bare reason if a file cannot be used.
     pub(super) async fn connect(address: &KubeAddress, upgrades: Upgrades) -> Result<Self, String> {
-        let mut config = kubeconfig::config(address).await?;
-        if config.proxy_url.is_some() {
-            return Err("its proxy-url (or $HTTPS_PROXY) is not supported".to_owned());
-        }
-        config.headers.push((header::USER_AGENT, user_agent()));
-        let endpoint = config.cluster_url.to_string().into();
-        let client = stack(&config, upgrades).map_err(|error| {
-            let words = chain(&error);
-            version_problem(&words).map_or(words, str::to_owned)
-        })?;
-        Ok(Self { client, endpoint })
+        let connections = Connections::prepare(address, upgrades).await?;
+        let endpoint = Arc::clone(&connections.endpoint);
+        let (address, connections) = (Arc::new(address.clone()), Arc::new(Mutex::new(connections)));
+        Ok(Self { address, upgrades, connections, endpoint })
     }
 
-    /// The client of the crate `kube`.
-    pub(super) fn client(&self) -> kube::Client {
-        self.client.clone()
+    /// The client of the crate `kube`. If a certificate or another file has changed since its connections were made, or a plugin's
+    /// credentials expire, it is one with new connections; requests that are under way end on the old ones. While the files cannot
+    /// be used, as when only one of a certificate and its key has been replaced, and if they name another server, the old
+    /// connections stay in use.
+    pub(super) async fn current(&self) -> kube::Client {
+        let mut connections = self.connections.lock().await;
+        let versions = connections.versions.read_again();
+        let is_expiring =
+            connections.expires_at.is_some_and(|expiry| Timestamp::now() + EXPIRY_MARGIN >= expiry);
+        if is_expiring || versions != connections.versions {
+            let address = &self.address;
+            match Connections::prepare(address, self.upgrades).await {
+                Ok(new) if new.endpoint == self.endpoint => {
+                    info!(store = %address, "credentials were read again; new connections use them");
+                    *connections = new;
+                }
+                Ok(new) => {
+                    let (endpoint, other) = (&self.endpoint, &new.endpoint);
+                    info!(store = %address, %endpoint, %other, "another server is used after the next failure");
+                    connections.versions = versions;
+                }
+                Err(problem) => {
+                    warn!(store = %address, problem, "changed credentials cannot be used; those before stay in use");
+                    connections.versions = versions;
+                }
+            }
+        }
+        connections.client.clone()
     }
 
     /// Requests one page of a list as a whole, in this form.
@@ -160,7 +216,7 @@ impl Client {
             .header(header::ACCEPT_ENCODING, encoding)
             .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
-        let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await;
+        let answer = timeout(ANSWER_TIMEOUT, self.current().await.send(request)).await;
         let answer = answer.map_err(|_| timeout_error(&self.endpoint))?;
         let answer = answer.map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
         if answer.status().is_success() {
@@ -189,7 +245,11 @@ fn user_agent() -> HeaderValue {
 
 /// The middleware of `kube`'s own client, but with HTTP/2, where all requests share a connection, and with connections that
 /// notice when the other side is gone.
-fn stack(config: &Config, upgrades: Upgrades) -> Result<kube::Client, kube::Error> {
+fn stack(
+    config: &Config,
+    authorization: Authorization,
+    upgrades: Upgrades,
+) -> Result<kube::Client, kube::Error> {
     let connections: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_INTERVAL)
@@ -197,7 +257,7 @@ fn stack(config: &Config, upgrades: Upgrades) -> Result<kube::Client, kube::Erro
         .build(connector(config, upgrades)?);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .map_request(move |request: Request<Body>| authorization.authorize(request))
         .layer(config.extra_headers_layer()?)
         .map_err(tower::BoxError::from)
         .service(connections);

@@ -119,7 +119,7 @@ impl KubeCluster {
     /// # Errors
     /// When the API server does not answer, or does not forward.
     pub async fn forward(&self, pod: &Pod, port: u16) -> Result<PortForward, ClusterError> {
-        let pods: Api<v1::Pod> = Api::namespaced(self.client.client(), &pod.namespace);
+        let pods: Api<v1::Pod> = Api::namespaced(self.client.current().await, &pod.namespace);
         let mut forward = pods.portforward(&pod.name, &[port]).await.map_err(|error| match error {
             kube::Error::Api(status) if status.code == 403 => ClusterError::Forbidden {
                 endpoint: self.endpoint().to_owned(),

@@ -8,20 +8,33 @@ use kube::{
 };
 
 use super::{KubeAddress, failure::chain};
+use crate::FileVersions;
 
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
-/// The configuration of the client at this address.
+/// The cluster and the user of a kubeconfig, or of a pod's service account.
+pub(super) struct Access {
+    pub(super) config: Config,
+    /// The files and the user, for errors.
+    pub(super) name: String,
+    /// The kubeconfig, and the certificates and keys that it names, as they were before they were read.
+    pub(super) versions: FileVersions,
+}
+
+/// Reads the configuration of the client at this address.
 ///
 /// # Errors
 /// The files and the field that cannot be used.
-pub(super) async fn config(address: &KubeAddress) -> Result<Config, String> {
+pub(super) async fn access(address: &KubeAddress) -> Result<Access, String> {
     let is_in_cluster = || env::var_os(IN_CLUSTER).is_some_and(|it| !it.is_empty());
     if address.kubeconfig.is_none() && address.context.is_none() && is_in_cluster() {
-        return Config::incluster().map_err(|error| chain(&error));
+        let config = Config::incluster().map_err(|error| chain(&error))?;
+        let versions = FileVersions::read(&config.root_cert_file);
+        return Ok(Access { config, name: "the service account of this pod".to_owned(), versions });
     }
     let files = files(address)?;
+    let mut versions = FileVersions::read(&files);
     let read = files.iter().try_fold(Kubeconfig::default(), |merged, file| {
         let named = |error: &KubeconfigError| match error {
             // It names the file itself.
@@ -31,10 +44,32 @@ pub(super) async fn config(address: &KubeAddress) -> Result<Config, String> {
         let read = Kubeconfig::read_from(file).map_err(|error| named(&error))?;
         merged.merge(read).map_err(|error| named(&error))
     })?;
+    versions.add(certificates(&read));
     let options = KubeConfigOptions { context: address.context.clone(), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(read.clone(), &options).await;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    config.map_err(|error| format!("{}: {}", names.join(", "), field(&error, &read, address)))
+    let names = names.join(", ");
+    let config = config.map_err(|error| format!("{names}: {}", field(&error, &read, address)))?;
+    let name = match user(&read, address) {
+        Some(user) => format!("{names}: the user {user:?}"),
+        None => names,
+    };
+    Ok(Access { config, name, versions })
+}
+
+/// The files that a kubeconfig names, without those of tokens, which are read for each request.
+fn certificates(read: &Kubeconfig) -> Vec<&String> {
+    let clusters = read.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
+    let users = read.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    let authorities = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
+    authorities.chain(users.flat_map(|user| [&user.client_certificate, &user.client_key]).flatten()).collect()
+}
+
+/// The name of the chosen context's user.
+fn user<'a>(read: &'a Kubeconfig, address: &'a KubeAddress) -> Option<&'a str> {
+    let chosen = address.context.as_ref().or(read.current_context.as_ref())?;
+    let context = read.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()?;
+    context.user.as_deref()
 }
 
 /// The files, in the order in which they count.
@@ -91,7 +126,7 @@ mod tests {
         fs::write(&path, text).unwrap();
         let context = context.map(str::to_owned);
         let address = KubeAddress { kubeconfig: Some(path.clone()), context, ..KubeAddress::default() };
-        let error = config(&address).await.err().unwrap_or_else(|| panic!("it is taken: {text}"));
+        let error = access(&address).await.err().unwrap_or_else(|| panic!("it is taken: {text}"));
         error.replace(&path.display().to_string(), "FILE")
     }
 
@@ -118,7 +153,7 @@ contexts: [{name: a, context: {cluster: it}}, {name: b, context: {cluster: gone}
     async fn kubeconfig_that_is_missing_is_named() {
         let address =
             KubeAddress { kubeconfig: Some("/nonexistent/config".into()), ..KubeAddress::default() };
-        let error = config(&address).await.err().unwrap_or_default();
+        let error = access(&address).await.err().unwrap_or_default();
         assert!(error.contains("/nonexistent/config") && error.contains("No such file"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 use std::{fs, io, path::PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tempfile::TempDir;
 
 use contiv_store::etcd::EtcdAccess;
@@ -47,9 +48,39 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).map_err(io::Error::other)?;
         fs::write(self.file("ca.pem"), certificate.pem())?;
+        fs::write(self.file("ca-key.pem"), key.serialize_pem())?;
         let issuer = Issuer::new(params, key);
-        self.issue("server", &issuer)?;
-        self.issue("client", &issuer)
+        self.issue("server", "server", &issuer)?;
+        self.issue("client", "client", &issuer)
+    }
+
+    /// Replaces the client's certificate and its key by new ones of the same authority.
+    ///
+    /// # Errors
+    /// As [`Authority::new`].
+    pub fn renew_client(&self) -> io::Result<()> {
+        self.renew_client_as("client")
+    }
+
+    /// The same, with another common name than `client`.
+    ///
+    /// # Errors
+    /// As [`Authority::new`].
+    pub fn renew_client_as(&self, common_name: &str) -> io::Result<()> {
+        let key = fs::read_to_string(self.file("ca-key.pem"))?;
+        let key = KeyPair::from_pem(&key).map_err(io::Error::other)?;
+        let mut params = params("an authority for tests")?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.issue("client", common_name, &Issuer::new(params, key))
+    }
+
+    /// The client's present certificate in DER.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn client_certificate(&self) -> io::Result<Vec<u8>> {
+        let certificate = CertificateDer::from_pem_file(self.file("client.pem")).map_err(io::Error::other)?;
+        Ok(certificate.to_vec())
     }
 
     /// The path of a file: `ca.pem`, `server.pem`, `server-key.pem`, `client.pem` or `client-key.pem`.
@@ -76,16 +107,16 @@ impl Authority {
         fs::write(self.file("client.pem"), VERSION_1)
     }
 
-    fn issue(&self, name: &str, issuer: &Issuer<'_, KeyPair>) -> io::Result<()> {
+    fn issue(&self, name: &str, common_name: &str, issuer: &Issuer<'_, KeyPair>) -> io::Result<()> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
-        let certificate = params(name)?.signed_by(&key, issuer).map_err(io::Error::other)?;
+        let certificate = params(common_name)?.signed_by(&key, issuer).map_err(io::Error::other)?;
         fs::write(self.file(&format!("{name}.pem")), certificate.pem())?;
         fs::write(self.file(&format!("{name}-key.pem")), key.serialize_pem())
     }
 }
 
-fn params(name: &str) -> io::Result<CertificateParams> {
+fn params(common_name: &str) -> io::Result<CertificateParams> {
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).map_err(io::Error::other)?;
-    params.distinguished_name.push(DnType::CommonName, name);
+    params.distinguished_name.push(DnType::CommonName, common_name);
     Ok(params)
 }

@@ -182,6 +182,16 @@ current-context: here
         self.shared.faults.lock().token = Some(token.to_owned());
     }
 
+    /// Accepts only requests with this client certificate (DER) from now on, as if all others had expired; without one, all.
+    pub fn accept_certificate(&self, certificate: Option<Vec<u8>>) {
+        self.shared.faults.lock().certificate = certificate;
+    }
+
+    /// The authority whose certificates it uses.
+    pub const fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
+    }
+
     /// Adds a token for reviews, with the name of its user, who may get these paths.
     pub fn add_user_token(&self, token: &str, name: &str, paths: &[&str]) {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();

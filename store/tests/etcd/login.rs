@@ -241,3 +241,27 @@ async fn user_counts_and_not_one_that_certificate_names() {
     let error = nobody.list(PREFIX).await.unwrap_err();
     assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
 }
+
+/// Without a user etcd takes the common name of the connection's certificate for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_client_certificate_is_used_by_the_next_request() {
+    let authority = Authority::new().unwrap();
+    let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
+    for command in
+        [&["user", "add", "client:any"][..], &["user", "grant-role", "client", "writer"], &["auth", "enable"]]
+    {
+        guarded.etcd.ctl(command).await.unwrap();
+    }
+    authority.renew_client_as("stranger").unwrap();
+    let store = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
+    let error = store.list(PREFIX).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")),
+        "{error}"
+    );
+    authority.renew_client().unwrap();
+    store.list(PREFIX).await.unwrap();
+    // Files that cannot be used leave the connection in use.
+    fs::write(authority.file("client-key.pem"), "none").unwrap();
+    store.list(PREFIX).await.unwrap();
+}

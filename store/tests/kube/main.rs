@@ -4,6 +4,7 @@
 
 mod access;
 mod cluster;
+mod credentials;
 mod feed;
 mod list;
 mod optional;

@@ -3,13 +3,15 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use contiv_store::FileVersions;
 use http_body_util::{BodyExt, Empty};
-use hyper::{HeaderMap, Request, StatusCode};
+use hyper::{HeaderMap, Request, StatusCode, header::HeaderValue};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use parking_lot::Mutex;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -19,6 +21,7 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
+use tracing::warn;
 
 use super::RegistryError;
 
@@ -46,8 +49,20 @@ pub struct Certificates {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
+impl Certificates {
+    fn versions(&self) -> FileVersions {
+        let client = self.client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        FileVersions::read(client.chain(&self.ca_file))
+    }
+}
+
+/// The pool of connections.
+type Pool = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+
 pub(super) struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    certificates: Certificates,
+    /// The connections, and the versions of the certificates that they are made with.
+    current: Mutex<(Pool, FileVersions)>,
 }
 
 /// A successful answer: status 200.
@@ -61,6 +76,12 @@ pub(super) struct Response {
 impl HttpClient {
     /// Reads the files.
     pub(super) fn new(certificates: &Certificates) -> Result<Self, RegistryError> {
+        let versions = certificates.versions();
+        let current = Mutex::new((Self::pool(certificates)?, versions));
+        Ok(Self { certificates: certificates.clone(), current })
+    }
+
+    fn pool(certificates: &Certificates) -> Result<Pool, RegistryError> {
         let provider = Arc::new(ring::default_provider());
         let builder = HttpsConnectorBuilder::new();
         let Certificates { ca_file, client } = certificates;
@@ -87,14 +108,29 @@ impl HttpClient {
             builder.with_tls_config(config)
         };
         let connector = builder.https_or_http().enable_http1().build();
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector) })
+        Ok(Client::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// The connections. If a file has changed since they were made there are new ones; while the files cannot be used, as when only
+    /// one of a certificate and its key has been replaced, those before stay.
+    fn current(&self) -> Pool {
+        let mut current = self.current.lock();
+        let versions = current.1.read_again();
+        if versions != current.1 {
+            match Self::pool(&self.certificates) {
+                Ok(pool) => current.0 = pool,
+                Err(error) => warn!(%error, "changed certificates cannot be used; those before stay in use"),
+            }
+            current.1 = versions;
+        }
+        current.0.clone()
     }
 
     /// Requests a URL with a timeout. Any status but 200 is an error.
     pub(super) async fn get(
         &self,
         url: &str,
-        headers: &[(&'static str, String)],
+        headers: &[(&'static str, HeaderValue)],
         limit: Duration,
     ) -> Result<Response, RegistryError> {
         let failed = |reason: String| RegistryError::new(url, reason);
@@ -105,7 +141,7 @@ impl HttpClient {
         let request = request.body(Empty::new()).map_err(|error| failed(error.to_string()))?;
         let late = |_| failed(format!("no answer within {limit:?}"));
         let mut deadline = Instant::now() + limit;
-        let response = timeout_at(deadline, self.client.request(request)).await.map_err(late)?;
+        let response = timeout_at(deadline, self.current().request(request)).await.map_err(late)?;
         let (parts, mut incoming) = response.map_err(|error| failed(chain(&error)))?.into_parts();
         let (mut body, mut permit) = (Vec::new(), None);
         while let Some(frame) = timeout_at(deadline, incoming.frame()).await.map_err(late)? {
@@ -167,12 +203,14 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::{
+        fs,
         io::{BufRead, BufReader, Write},
         net::{Ipv4Addr, TcpListener},
         pin::pin,
         thread,
     };
 
+    use contiv_store_testing::{ApiServer, Authority};
     use tokio::time::timeout;
 
     use super::*;
@@ -199,6 +237,28 @@ mod tests {
             }
         });
         url
+    }
+
+    /// By a server that tells client certificates apart.
+    #[tokio::test]
+    async fn renewed_client_certificate_is_used_at_once() {
+        let server = ApiServer::start_with_tls(Authority::new().unwrap()).unwrap();
+        let authority = server.authority().unwrap();
+        let file = |name: &str| authority.file(name);
+        let client = HttpClient::new(&Certificates {
+            ca_file: Some(file("ca.pem")),
+            client: Some((file("client.pem"), file("client-key.pem"))),
+        })
+        .unwrap();
+        let url = format!("https://{}/api/v1/services", server.endpoint());
+        for _ in 0..2 {
+            server.accept_certificate(Some(authority.client_certificate().unwrap()));
+            client.get(&url, &[], REQUEST_TIMEOUT).await.unwrap();
+            authority.renew_client().unwrap();
+        }
+        // One that cannot be used leaves the one before in use.
+        fs::write(file("client-key.pem"), "none").unwrap();
+        client.get(&url, &[], REQUEST_TIMEOUT).await.unwrap();
     }
 
     #[tokio::test]

@@ -42,16 +42,20 @@ where
     B: hyper::body::Body + Send + 'static,
 {
     let uri = request.uri().clone();
-    let (failure, list_failure, delay, token) = {
+    let (failure, list_failure, delay, token, certificate) = {
         let mut faults = shared.faults.lock();
         faults.requests.push(Arc::clone(&exchange));
-        (faults.failures.pop_front(), faults.list_failure, faults.delay, faults.token.clone())
+        let failure = faults.failures.pop_front();
+        (failure, faults.list_failure, faults.delay, faults.token.clone(), faults.certificate.clone())
     };
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
     let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if token.is_some_and(|token| given != Some(&format!("Bearer {token}"))) {
+        return status(401, "Unauthorized", "Unauthorized");
+    }
+    if certificate.is_some() && certificate != exchange.client_certificate {
         return status(401, "Unauthorized", "Unauthorized");
     }
     if let Some(code) = failure {

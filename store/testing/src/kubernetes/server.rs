@@ -8,7 +8,9 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use http::Request;
 use hyper::{
+    body::Incoming,
     rt::{Read, Write},
     service::service_fn,
 };
@@ -17,9 +19,10 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -27,15 +30,27 @@ use tokio_rustls::TlsAcceptor;
 use super::{answer::answer, shared::Shared};
 use crate::Authority;
 
-/// With the authority's server certificate.
+/// The certificate of the client of a connection, in DER.
+#[derive(Debug, Clone)]
+pub(super) struct ClientCertificate(pub(super) Vec<u8>);
+
+/// With the authority's server certificate. A client may show a certificate of the authority.
 pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {
     let chain = CertificateDer::pem_file_iter(authority.file("server.pem")).map_err(io::Error::other)?;
     let chain = chain.collect::<Result<_, _>>().map_err(io::Error::other)?;
     let key = PrivateKeyDer::from_pem_file(authority.file("server-key.pem")).map_err(io::Error::other)?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    let ca = CertificateDer::from_pem_file(authority.file("ca.pem")).map_err(io::Error::other)?;
+    roots.add(ca).map_err(io::Error::other)?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(io::Error::other)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
         .map_err(io::Error::other)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -72,11 +87,13 @@ pub(super) async fn serve(
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(&shared);
         match acceptor.clone() {
-            None => drop(connections.spawn(connection(TokioIo::new(stream), shared))),
+            None => drop(connections.spawn(connection(TokioIo::new(stream), None, shared))),
             Some(acceptor) => {
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        connection(TokioIo::new(stream), shared).await;
+                        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                        let client = shown.map(|certificate| ClientCertificate(certificate.to_vec()));
+                        connection(TokioIo::new(stream), client, shared).await;
                     }
                 });
             }
@@ -84,9 +101,16 @@ pub(super) async fn serve(
     }
 }
 
-async fn connection(io: impl Read + Write + Unpin + Send + 'static, shared: Arc<Shared>) {
+async fn connection(
+    io: impl Read + Write + Unpin + Send + 'static,
+    client: Option<ClientCertificate>,
+    shared: Arc<Shared>,
+) {
     let mut retirement = shared.retirement.subscribe();
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(answer(shared, request).await) }
     });

@@ -13,7 +13,7 @@ use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{cluster::Cluster, resource::Resource, review::User};
+use super::{cluster::Cluster, resource::Resource, review::User, server::ClientCertificate};
 
 /// A request, and how much was answered.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Exchange {
     pub accept: String,
     /// The header `Accept-Encoding`.
     pub accept_encoding: String,
+    /// The certificate of the client, in DER.
+    pub client_certificate: Option<Vec<u8>>,
     /// When it arrived.
     pub received: Instant,
     bytes: AtomicUsize,
@@ -40,6 +42,7 @@ impl Exchange {
             user_agent: text(header::USER_AGENT).unwrap_or_default(),
             accept: text(header::ACCEPT).unwrap_or_default(),
             accept_encoding: text(header::ACCEPT_ENCODING).unwrap_or_default(),
+            client_certificate: request.extensions().get().map(|ClientCertificate(der)| der.clone()),
             received: Instant::now(),
             bytes: AtomicUsize::new(0),
         }
@@ -73,6 +76,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Faults {
     pub(super) token: Option<String>,
+    /// The only client certificate that is accepted, in DER.
+    pub(super) certificate: Option<Vec<u8>>,
     pub(super) failures: VecDeque<u16>,
     /// The code with which all lists fail.
     pub(super) list_failure: Option<u16>,
@@ -98,6 +103,7 @@ impl Default for Shared {
     fn default() -> Self {
         let faults = Faults {
             token: None,
+            certificate: None,
             failures: VecDeque::new(),
             list_failure: None,
             retry_after: None,

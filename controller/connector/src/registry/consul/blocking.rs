@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::{ConsulOptions, RegistryError};
@@ -63,11 +64,24 @@ impl BlockingQuery {
     }
 }
 
-async fn headers(options: &ConsulOptions) -> Result<Vec<(&'static str, String)>, RegistryError> {
+async fn headers(options: &ConsulOptions) -> Result<Vec<(&'static str, HeaderValue)>, RegistryError> {
     let Some(file) = &options.token_file else { return Ok(Vec::new()) };
-    let token = tokio::fs::read_to_string(file).await;
-    let token = token.map_err(|error| RegistryError::new(file.display().to_string(), error))?;
-    Ok(vec![("x-consul-token", token.trim().to_owned())])
+    let failed = |reason: String| RegistryError::new(file.display().to_string(), reason);
+    let token = tokio::fs::read_to_string(file).await.map_err(|error| failed(error.to_string()))?;
+    Ok(vec![("x-consul-token", token_header(&token).map_err(|reason| failed(reason.to_owned()))?)])
+}
+
+/// The header for a token. The token is not repeated in errors, since it is a secret.
+fn token_header(token: &str) -> Result<HeaderValue, &'static str> {
+    let token = token.trim();
+    if token.is_empty() {
+        return Err("it is empty, and should hold a token");
+    }
+    let header = HeaderValue::from_str(token);
+    let mut header =
+        header.map_err(|_| "the token has a character that no request can carry; write it again")?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 /// The index of the next query: that of the answer. If it went backwards, the history is another one (a restored server, or a
@@ -94,6 +108,16 @@ mod tests {
     #[test]
     fn index_going_backwards_is_reset_and_zero_never_waited_for() {
         assert_eq!([(0, 0), (0, 7), (7, 7), (7, 9), (9, 8)].map(|(b, a)| next_index(b, a)), [1, 7, 7, 9, 0]);
+    }
+
+    #[test]
+    fn token_is_trimmed_and_one_that_cannot_be_sent_is_refused() {
+        assert_eq!(token_header(" abc\r\n").unwrap(), "abc");
+        assert!(token_header("\n").unwrap_err().contains("it is empty"));
+        for token in ["a\nb", "a\0b", "ab\u{7f}", "\u{feff}abc"] {
+            let error = token_header(token).unwrap_err();
+            assert!(error.contains("no request can carry") && !error.contains(token), "{error}");
+        }
     }
 
     #[test]
