@@ -61,6 +61,11 @@ async fn run_until_stopped(
         renderers = names.join(","),
         "starting"
     );
+    for addresses in config.node_port_addresses.iter().filter(|addresses| addresses.is_loopback()) {
+        warn!(
+            "node-port-addresses: {addresses} is loopback, and left out; use node-ports-on-loopback for that"
+        );
+    }
     let mut signals = Signals::install()?;
     let listener = listen("--listen", config.listen).await?;
     // With port 0 the system chooses one.

@@ -30,14 +30,14 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
             Config::default().state_dir.display()
         ));
     }
-    for addresses in &config.node_port_addresses {
-        if let NodePortAddresses::Within(range) = addresses
-            && range.ip().is_loopback()
-        {
-            problems.push(format!(
-                "node-port-addresses: {range} is loopback; use node-ports-on-loopback for that"
-            ));
-        }
+    // Beside others kube-proxy leaves loopback out, and so does the processor. Alone it would leave no node ports.
+    if config.node_port_addresses.iter().all(NodePortAddresses::is_loopback) {
+        let only = |range| {
+            format!(
+                "node-port-addresses: {range} is loopback; use node-ports-on-loopback for that, and name others"
+            )
+        };
+        problems.extend(config.node_port_addresses.iter().map(only));
     }
     for range in config.service_cidrs.iter().filter(|range| range.ip() != range.network()) {
         let network = range.network();

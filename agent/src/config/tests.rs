@@ -285,6 +285,11 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             &[],
             "node-port-addresses: for `cluster` the store kube: has this node only; add nodes=all",
         ),
+        (
+            "node-port-addresses = [\"127.0.0.0/8\", \"::1/128\"]",
+            &[],
+            "node-port-addresses: ::1/128 is loopback; use node-ports-on-loopback for that, and name others",
+        ),
         ("history-events = 0", &[], "history-events: the least is 1"),
         ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
         ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),
@@ -313,6 +318,15 @@ fn settings_out_of_range_are_refused_with_a_hint() {
     ] {
         let problem = problem(file, flags);
         assert!(problem.contains(expected), "{file} {flags:?}: {problem}");
+    }
+}
+
+#[test]
+fn loopback_beside_other_node_port_addresses_is_accepted() {
+    for addresses in ["[\"127.0.0.0/8\", \"10.0.0.0/8\"]", "[\"primary\", \"::1/128\"]"] {
+        let text = format!("node-port-addresses = {addresses}");
+        let config = file::parse::<Config>("/config", &text).unwrap();
+        assert_eq!(super::check::problems(&config), [""; 0], "{addresses}");
     }
 }
 

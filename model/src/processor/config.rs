@@ -92,9 +92,16 @@ pub enum NodePortAddresses {
     /// The primary ones, and those of all other nodes: what this node sends there, or its pods do, it answers itself, as Contiv
     /// did.
     Cluster,
-    /// The addresses of its interfaces in this range, except loopback. Ranges of one family leave all addresses of the other
-    /// family.
+    /// The addresses of its interfaces in this range, except loopback, and of IPv6 link-local ones unless the range is of these.
+    /// Ranges of one family leave all addresses of the other family.
     Within(IpNetwork),
+}
+
+impl NodePortAddresses {
+    /// True for a range of loopback, which selects nothing.
+    pub fn is_loopback(&self) -> bool {
+        matches!(self, Self::Within(range) if range.ip().is_loopback())
+    }
 }
 
 /// A text that does not select addresses.

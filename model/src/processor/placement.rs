@@ -198,7 +198,11 @@ fn node_port_ips(
         match addresses {
             NodePortAddresses::Primary | NodePortAddresses::Cluster => ips.extend(primary),
             NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
-            NodePortAddresses::Within(range) => ips.extend(of_interfaces(&|ip| range.contains(*ip))),
+            NodePortAddresses::Within(range) => {
+                // As in kube-proxy, ::/0 has no link-local addresses: each interface has one. A range of them has.
+                let is_meant = |ip: &IpAddr| ip.is_ipv4() || !is_link_local(ip) || is_link_local(&range.ip());
+                ips.extend(of_interfaces(&|ip| range.contains(*ip) && is_meant(ip)));
+            }
         }
     }
     if let Some(ipv4) = uncovered_family(&config.node_port_addresses) {

@@ -28,13 +28,18 @@ fn facts(config: ProcessorConfig) -> NodeFacts {
 #[test]
 fn node_ports_answer_on_configured_addresses() {
     let within = |range: &str| NodePortAddresses::Within(range.parse().unwrap());
-    let cases: [(&[NodePortAddresses], &[&str]); 6] = [
+    let cases: [(&[NodePortAddresses], &[&str]); 8] = [
         (&[NodePortAddresses::Primary], &["192.168.1.1"]),
         (&[NodePortAddresses::All], &["192.168.1.1", "10.0.0.7", "2001:db8::7"]),
         (&[within("10.0.0.0/8"), within("2001:db8::/32")], &["10.0.0.7", "2001:db8::7"]),
         (&[within("10.0.0.0/8"), NodePortAddresses::Primary], &["192.168.1.1", "10.0.0.7"]),
         (&[within("fe80::/10"), within("10.0.0.0/8")], &["10.0.0.7", "fe80::1"]),
         (&[within("127.0.0.0/8"), within("203.0.113.0/24"), within("fd00::/8")], &[]),
+        (
+            &[within("127.0.0.0/8"), within("10.0.0.0/8"), within("::1/128"), within("2001:db8::/32")],
+            &["10.0.0.7", "2001:db8::7"],
+        ),
+        (&[within("10.0.0.0/8"), within("::/0")], &["10.0.0.7", "2001:db8::7"]),
     ];
     for (addresses, expected) in cases {
         let node_port_addresses: BTreeSet<_> = addresses.iter().copied().collect();
