@@ -1,5 +1,6 @@
-//! Splits and parses YAML documents.
+//! Splits and parses YAML documents, and JSON objects that follow each other.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_saphyr::budget::BudgetBreach;
 
@@ -14,8 +15,9 @@ pub(super) struct Document<'a> {
     line: usize,
 }
 
-/// Splits a file at its `---` lines, so that a broken document does not affect the others.
+/// Splits a file at its `---` lines, and between JSON objects, so that a broken document does not affect the others.
 ///
+/// JSON objects may follow each other in any way, as in JSON lines: kubectl reads them too (`YAMLOrJSONDecoder`).
 /// A `---` line also counts within an unindented block of text, which no Kubernetes object has. Documents with only comments
 /// are left out.
 pub(super) fn split(text: &str) -> Vec<Document<'_>> {
@@ -32,8 +34,38 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
         end += line.len();
     }
     documents.push(Document { text: &text[start..], line: start_line });
+    let mut documents: Vec<Document<'_>> = documents.into_iter().flat_map(json_objects).collect();
     documents.retain(|document| !is_blank(document.text));
     documents
+}
+
+/// The JSON objects of a document, if it begins with one; otherwise the document. What is no JSON after the first object is a
+/// document up to the next line that begins with a brace.
+fn json_objects(document: Document<'_>) -> Vec<Document<'_>> {
+    let mut objects = Vec::new();
+    let Document { text: mut rest, mut line } = document;
+    loop {
+        let end = match rest.trim_start().starts_with('{').then(|| end_of_json(rest)).flatten() {
+            Some(end) => end,
+            // YAML, whose maps may begin with a brace too.
+            None if objects.is_empty() => return vec![document],
+            None => rest.find("\n{").map_or(rest.len(), |newline| newline + 1),
+        };
+        let (object, after) = rest.split_at(end);
+        objects.push(Document { text: object, line });
+        if is_blank(after) {
+            return objects;
+        }
+        line += object.matches('\n').count();
+        rest = after;
+    }
+}
+
+/// Where the first JSON value of the text ends; none if it does not begin with one.
+fn end_of_json(text: &str) -> Option<usize> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some(values.byte_offset())
 }
 
 fn is_separator(line: &str) -> bool {

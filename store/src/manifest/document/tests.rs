@@ -40,6 +40,31 @@ fn separator_lookalike_separates_nothing() {
 }
 
 #[test]
+fn json_objects_that_follow_each_other_are_documents() {
+    let expected = vec![Ok(Some(json!({"a": {"x": "}{"}}))), Ok(Some(json!({"b": [2]})))];
+    for text in [
+        "{\"a\":{\"x\":\"}{\"}}\n{\"b\":[2]}\n",
+        "{\"a\":{\"x\":\"}{\"}}{\"b\":[2]}",
+        "\u{feff}{\n  \"a\": {\n    \"x\": \"}{\"\n  }\n}\r\n \n{\n  \"b\": [2]\n}\n# end\n",
+        "{\"a\":{\"x\":\"}{\"}}\n---\n{\"b\":[2]}\n---\n",
+        "a: {x: '}{'}\n---\n{\"b\":[2]}\n",
+        "{a: {x: '}{'}}\n---\nb: [2]\n",
+    ] {
+        assert_eq!(read(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn broken_json_line_is_named_and_lines_around_it_are_read() {
+    let documents = read("{\"a\":1}\n{\"b\":2\n{\"c\":3}\n{\"d\":4}\n");
+    let good = [json!({"a": 1}), json!({"c": 3}), json!({"d": 4})];
+    assert_eq!(documents.iter().filter_map(|it| it.clone().ok()?).collect::<Vec<_>>(), good);
+    let error = documents[1].clone().unwrap_err();
+    assert!(error.contains("line 2") || error.contains("line 3"), "{error}");
+    assert_eq!(read("{\"a\":1}, {\"b\":2}").iter().filter(|it| it.is_err()).count(), 1);
+}
+
+#[test]
 fn empty_documents_and_comments_are_skipped() {
     for text in ["", "\n\n", "# a\n#b", "---\n", "---\n---\n# c\n...\n"] {
         assert_eq!(read(text), vec![], "{text:?}");
