@@ -28,6 +28,7 @@ pub mod store;
 pub mod url;
 
 pub use backoff::Backoff;
+pub use certificate::with_certificate_hint;
 pub use change::{Batch, Change, Entry, Snapshot};
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};

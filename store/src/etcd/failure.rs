@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use etcd_client::Error;
 
-use crate::StoreError;
+use crate::{StoreError, certificate::with_certificate_hint};
 
 /// gRPC status codes (grpc.io, "Status codes").
 const INVALID_ARGUMENT: i32 = 3;
@@ -128,5 +128,5 @@ pub(super) fn words(error: &Error) -> String {
             words = format!("{words}: {cause}");
         }
     }
-    words
+    with_certificate_hint(words)
 }

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode, header};
 use kube::core::Status;
 
 use super::protobuf;
-use crate::StoreError;
+use crate::{StoreError, certificate::with_certificate_hint};
 
 /// A hint about missing permissions.
 const RIGHTS: &str = "the role of this client needs the verbs list and watch on it";
@@ -127,7 +127,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    with_certificate_hint(text)
 }
 
 #[cfg(test)]

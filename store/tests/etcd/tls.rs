@@ -59,6 +59,11 @@ async fn untrusted_server_is_refused_with_the_reason() {
     let reason = why_unavailable(&store(&etcd, wrong_authority)).await;
     assert!(reason.contains("invalid peer certificate"), "{reason}");
 
+    // A leaf in place of its authority.
+    let leaf = EtcdAccess { ca_file: Some(authority.file("server.pem")), ..authority.access() };
+    let reason = why_unavailable(&store(&etcd, leaf)).await;
+    assert!(reason.contains("must have the certificate of the authority"), "{reason}");
+
     let system_authorities = EtcdAccess { ca_file: None, ..authority.access() };
     let reason = why_unavailable(&store(&etcd, system_authorities)).await;
     assert!(reason.contains("invalid peer certificate: UnknownIssuer"), "{reason}");

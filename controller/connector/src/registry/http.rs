@@ -197,7 +197,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text
+    contiv_store::with_certificate_hint(text)
 }
 
 #[cfg(test)]
