@@ -122,6 +122,9 @@ pub struct Problem {
     pub field: Option<String>,
     /// The problem, and what would be valid.
     pub reason: String,
+    /// The object is used all the same: a field of it has no effect.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_warning: bool,
 }
 
 impl fmt::Display for Problem {
@@ -157,6 +160,7 @@ mod tests {
             object: Some(name.to_owned()),
             field: Some("metadata.labels.x\ny".to_owned()),
             reason: "no\ttext".to_owned(),
+            is_warning: false,
         };
         let text = problem.to_string();
         assert!(!text.contains(char::is_control), "{text:?}");

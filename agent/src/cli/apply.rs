@@ -1,9 +1,14 @@
 //! `contiv apply`
 
-use std::{borrow::Cow, collections::BTreeMap, io::Write};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 use anyhow::Context;
 use clap::Args;
+use contiv_model::wire::{self, Findings};
 use contiv_proto::{Key, Kind, Object};
 use contiv_store::{
     Condition, Entry, Operation, Store, StoreError, Transaction, TransactionSize, manifest::ManifestObject,
@@ -64,10 +69,20 @@ impl Apply {
             }
             return Ok(Outcome::success_if(are_all_valid));
         }
+        print_warnings(&parsed.objects, &mut terminal.err)?;
         let store = self.store.choose(&mut terminal.err)?;
         store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
         Ok(Outcome::success_if(are_all_valid))
     }
+}
+
+/// Prints the fields that have no effect, or not the expected one, which agents will warn of too.
+fn print_warnings(objects: &[ManifestObject], err: &mut impl Write) -> io::Result<()> {
+    for ManifestObject { source, key, object, .. } in objects {
+        let Ok((_, Findings { warnings, .. })) = wire::validate(object, 0) else { continue };
+        warnings.iter().try_for_each(|warning| writeln!(err, "warning: {source}: {key}: {warning}"))?;
+    }
+    Ok(())
 }
 
 async fn apply(

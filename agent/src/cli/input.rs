@@ -61,7 +61,13 @@ pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<ParsedManifests> {
                 Ok(found) => found,
                 Err(error) => {
                     let source = file.display().to_string();
-                    let problem = Problem { source, object: None, field: None, reason: error.to_string() };
+                    let problem = Problem {
+                        source,
+                        object: None,
+                        field: None,
+                        reason: error.to_string(),
+                        is_warning: false,
+                    };
                     ParsedManifests {
                         problems: vec![problem],
                         is_incomplete: true,
@@ -81,12 +87,15 @@ pub(super) fn print_findings(parsed: &ParsedManifests, err: &mut impl Write) -> 
         writeln!(err, "warning: {warning}")?;
     }
     if let Some(more) = parsed.warnings.len().checked_sub(PRINTED_WARNINGS).filter(|more| *more > 0) {
-        writeln!(err, "warning: {more} more fields that do not exist")?;
+        writeln!(err, "warning: {more} more fields that have no effect")?;
     }
     print_problems(&parsed.problems, err)
 }
 
 /// A line for each problem, with file, object and field if they are known.
 pub(super) fn print_problems(problems: &[Problem], err: &mut impl Write) -> io::Result<()> {
-    problems.iter().try_for_each(|problem| writeln!(err, "{problem}"))
+    problems.iter().try_for_each(|problem| {
+        let kind = if problem.is_warning { "warning: " } else { "" };
+        writeln!(err, "{kind}{problem}")
+    })
 }

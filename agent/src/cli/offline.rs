@@ -9,7 +9,7 @@ use std::{
 use contiv_external_workloads::{DerivedList, DerivedSlices};
 use contiv_model::{
     Event, NodeFacts, Object, Processor, Resync, Snapshot,
-    wire::{self, FieldError},
+    wire::{self, Findings},
 };
 use contiv_proto::{Key, Kind, message::endpointslice::EndpointSlice, value};
 use contiv_store::{
@@ -107,21 +107,27 @@ pub(super) fn validate(
     let mut objects = derived;
     let mut problems = Vec::new();
     for found in parsed.objects.iter().filter(|found| !replaced.contains(&found.key)) {
-        let problem = |error: FieldError| Problem {
+        let problem = |field: String, reason: String, is_warning: bool| Problem {
             source: found.source.clone(),
             object: Some(found.key.to_string()),
-            field: Some(error.field),
-            reason: error.problem,
+            field: Some(field),
+            reason,
+            is_warning,
         };
         // Without a store no object is older: of two that claim one address the smaller id wins.
         match wire::validate(&found.object, 0) {
-            Ok((object, warnings)) => {
+            Ok((object, Findings { invalid, warnings })) => {
                 objects.extend(object);
-                for warning in warnings {
-                    writeln!(err, "warning: {}", problem(warning))?;
+                let invalid = invalid.into_iter().map(|error| problem(error.field, error.problem, true));
+                let warnings =
+                    warnings.into_iter().map(|warning| problem(warning.field, warning.reason, true));
+                for warning in invalid.chain(warnings) {
+                    writeln!(err, "warning: {warning}")?;
                 }
             }
-            Err(fields) => problems.extend(fields.into_iter().map(problem)),
+            Err(fields) => {
+                problems.extend(fields.into_iter().map(|error| problem(error.field, error.problem, false)));
+            }
         }
     }
     print_problems(&problems, err)?;

@@ -13,9 +13,12 @@ use super::{
     scope::{Scope, SelectedItems},
     table_options::TableOptions,
     unserved,
-    views::{ServiceView, StoredServiceView},
+    views::{ServiceView, StatusView, StoredServiceView, WarningView},
     watch::{Frame, WatchArgument, width},
 };
+
+/// How many warnings are printed.
+const MAX_WARNINGS: usize = 5;
 
 /// A query for services.
 #[derive(Debug, Args)]
@@ -68,6 +71,9 @@ impl ServiceQuery {
             err += &self.hidden(&hidden, listed.is_empty());
             let is_good = self.scope.selects_all() || is_known && hidden.is_empty();
             let is_single = is_single && self.scope.is_single();
+            if is_table {
+                err += &self.warnings()?;
+            }
             let out = list(listed).print(self.output, &self.table, width(), is_single)?;
             Ok(Frame { out, err, is_good })
         })
@@ -88,6 +94,23 @@ impl ServiceQuery {
             services.push((service, value));
         }
         Ok(services)
+    }
+
+    /// Lines about fields of selected services that have no effect, or not the expected one.
+    fn warnings(&self) -> anyhow::Result<String> {
+        let status: StatusView = self.agent.get("/status")?;
+        // An agent of an earlier version has none, and no such path.
+        if status.warnings == 0 {
+            return Ok(String::new());
+        }
+        let mut warnings: Vec<WarningView> = self.agent.get("/warnings")?;
+        warnings.retain(|warning| warning.service().is_some_and(|id| self.scope.contains(&id)));
+        let line = |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
+        let mut lines: String = warnings.iter().take(MAX_WARNINGS).map(line).collect();
+        if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
+            lines += &format!("and {more} more: `contiv status -o json`\n");
+        }
+        Ok(lines)
     }
 
     /// Lines about selected services that are left out: each one that was named, and a hint if nothing else is listed.

@@ -22,8 +22,9 @@ use cluster::{ClusterArguments, ClusterStatus};
 ///
 /// With --cluster there is a line for each node: the agents' pods are found by their label and asked through the API server
 /// (port-forward), with the rights of your kubeconfig. Exit codes: 0 it is healthy; 1 it does not answer, or needs attention: it is
-/// not ready, the store cannot be watched, a renderer fails, objects are in quarantine, two services ask for one address, the kernel
-/// was found to differ, deletions are held, or a node of the cluster has no agent; 2 wrong usage.
+/// not ready, the store cannot be watched or has no Node object of this node, a renderer fails, objects are in quarantine, two
+/// services ask for one address, the kernel was found to differ, deletions are held, or a node of the cluster has no agent; 2 wrong
+/// usage.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// Output format; wide cuts nothing, name is that of the node

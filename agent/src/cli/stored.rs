@@ -42,7 +42,7 @@ pub(super) async fn fetch(
         ObjectSelector::All { .. } => {
             let snapshot = store.list(&Key::prefix(kind)).await?;
             print_problems(&snapshot.problems, err)?;
-            (snapshot.entries, snapshot.problems.is_empty())
+            (snapshot.entries, snapshot.problems.iter().all(|problem| problem.is_warning))
         }
     };
     let mut objects = Vec::new();

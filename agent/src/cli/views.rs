@@ -160,6 +160,8 @@ pub(super) enum OutcomeView {
 pub(super) struct StatusView {
     pub(super) node: String,
     #[serde(default)]
+    pub(super) node_problem: Option<String>,
+    #[serde(default)]
     pub(super) version: String,
     #[serde(default)]
     pub(super) store: String,
@@ -177,6 +179,8 @@ pub(super) struct StatusView {
     pub(super) quarantined: usize,
     #[serde(default)]
     pub(super) forwarding_off: Vec<ForwardingOff>,
+    #[serde(default)]
+    pub(super) warnings: usize,
 }
 
 /// Since when the store cannot be watched.
@@ -287,6 +291,33 @@ impl QuarantinedView {
     /// The field and the reason.
     pub(super) fn problem(&self) -> String {
         let parts = self.field.iter().chain([&self.reason]);
+        parts.map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
+}
+
+/// A warning about a stored object that is used.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct WarningView {
+    pub(super) source: String,
+    #[serde(default)]
+    pub(super) object: Option<String>,
+    #[serde(default)]
+    pub(super) field: Option<String>,
+    pub(super) reason: String,
+}
+
+impl WarningView {
+    /// The service, if it is about one: `service NAMESPACE/NAME`.
+    pub(super) fn service(&self) -> Option<ServiceId> {
+        let (kind, id) = self.object.as_deref()?.split_once(' ')?;
+        let (namespace, name) = id.split_once('/').filter(|_| kind.eq_ignore_ascii_case("service"))?;
+        Some(ServiceId::new(namespace, name))
+    }
+
+    /// The object (or else the place), and the field.
+    pub(super) fn subject(&self) -> String {
+        let Self { source, object, field, .. } = self;
+        let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field);
         parts.map(String::as_str).collect::<Vec<_>>().join(": ")
     }
 }

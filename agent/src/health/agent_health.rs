@@ -19,6 +19,8 @@ pub struct HealthFacts {
     pub failing_renderers: usize,
     /// Settings of the machine that keep packets of services from being forwarded.
     pub forwarding_off: usize,
+    /// Problems with the Node object of this node: the store has none of its name, or no longer has it.
+    pub node_problems: usize,
 }
 
 /// The health of an agent.
@@ -50,11 +52,13 @@ impl AgentHealth {
             drift,
             failing_renderers,
             forwarding_off,
+            node_problems,
         } = facts;
         if !is_ready {
             return Self::NotReady;
         }
-        let problems = quarantined + lost_frontends + drift + failing_renderers + forwarding_off;
+        let problems =
+            quarantined + lost_frontends + drift + failing_renderers + forwarding_off + node_problems;
         if is_store_down || holds_deletions || problems > 0 { Self::NeedsAttention } else { Self::Healthy }
     }
 
@@ -83,6 +87,7 @@ mod tests {
             drift: 0,
             failing_renderers: 0,
             forwarding_off: 0,
+            node_problems: 0,
         };
         assert_eq!(AgentHealth::of(healthy), AgentHealth::Healthy);
         for facts in [
@@ -93,6 +98,7 @@ mod tests {
             HealthFacts { drift: 1, ..healthy },
             HealthFacts { failing_renderers: 1, ..healthy },
             HealthFacts { forwarding_off: 1, ..healthy },
+            HealthFacts { node_problems: 1, ..healthy },
         ] {
             assert_eq!(AgentHealth::of(facts), AgentHealth::NeedsAttention, "{facts:?}");
             let starting = HealthFacts { is_ready: false, ..facts };

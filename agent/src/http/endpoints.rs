@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 26] = [
+pub const ENDPOINTS: [(&str, &str, &str); 27] = [
     ("GET", "/liveness", "200 while the node core answers"),
     ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
     ("GET", "/metrics", "Prometheus metrics"),
@@ -24,6 +24,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 26] = [
     ("GET", "/renderers/{name}/dump", "the applied state of a renderer: text, or ?format=json"),
     ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
     ("GET", "/quarantine", "stored objects that cannot be used"),
+    ("GET", "/warnings", "fields of stored objects that have no effect, or not the expected one"),
     ("GET", "/trace", "the outcome of a connection, and why: ?from=, ?to=, ?port=, ?protocol=, ?format=text"),
     (
         "GET",

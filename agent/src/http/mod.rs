@@ -70,6 +70,7 @@ pub fn router(api: Api) -> Router {
             .route("/renderers/{name}/dump", get(views::dump))
             .route("/health-checks", get(views::health_checks))
             .route("/quarantine", get(views::quarantine))
+            .route("/warnings", get(views::warnings))
             .route("/trace", get(trace::trace))
             .route("/controller/event-history", get(views::history))
             .route("/log/level", get(log_level::get).put(log_level::put))

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::{Api, api::ANSWER_LIMIT, error::ApiError, history_query::HistoryQuery};
 use crate::{
     health::HealthCheckView,
-    node::{Core, Quarantined, RendererView, Request, Status},
+    node::{Core, Quarantined, RendererView, Request, Status, Warning},
 };
 
 /// The status, and the settings of the machine that it needs.
@@ -133,17 +133,25 @@ pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<Hea
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct QuarantineArguments {
+pub(super) struct SkipArguments {
     #[serde(default)]
     skip: usize,
 }
 
 pub(super) async fn quarantine(
     State(api): State<Api>,
-    arguments: Result<Arguments<QuarantineArguments>, QueryRejection>,
+    arguments: Result<Arguments<SkipArguments>, QueryRejection>,
 ) -> Result<Json<Vec<Quarantined>>, ApiError> {
-    let Arguments(QuarantineArguments { skip }) = arguments.map_err(bad_request)?;
+    let Arguments(SkipArguments { skip }) = arguments.map_err(bad_request)?;
     api.query(move |core| core.quarantine(skip)).await.map(Json)
+}
+
+pub(super) async fn warnings(
+    State(api): State<Api>,
+    arguments: Result<Arguments<SkipArguments>, QueryRejection>,
+) -> Result<Json<Vec<Warning>>, ApiError> {
+    let Arguments(SkipArguments { skip }) = arguments.map_err(bad_request)?;
+    api.query(move |core| core.warnings(skip)).await.map(Json)
 }
 
 #[derive(Debug, Default, Deserialize)]

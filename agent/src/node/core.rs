@@ -10,14 +10,18 @@ mod describe;
 mod explanation;
 mod former_frontends;
 mod history;
+mod log_rate_limiter;
 mod object_changes;
 mod own_node;
+mod places;
 mod pods;
 mod quarantine;
 mod renderers;
 mod status;
 mod store_state;
+mod unserved;
 mod verification;
+mod warnings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,11 +55,14 @@ use deletion_guard::{DeletionDecision, DeletionGuard};
 use former_frontends::FormerFrontends;
 use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
+use places::Places;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
 use store_state::{SAVED_LIMIT, StoreState};
+use unserved::UnservedWorkloads;
 use verification::{VerificationResult, Verifications};
+use warnings::Warnings;
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use explanation::{Caveat, Explanation, FormerDestination};
@@ -68,6 +75,7 @@ pub use renderers::{LastError, LastReport, RendererView};
 pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
+pub use warnings::Warning;
 
 /// The most objects in quarantine that the answer to a trace names.
 const MAX_QUARANTINED_CAVEATS: usize = 3;
@@ -108,6 +116,8 @@ pub struct Core {
     processor: Processor,
     quarantine: Quarantine,
     former_frontends: FormerFrontends,
+    warnings: Warnings,
+    unserved: UnservedWorkloads,
     guard: DeletionGuard,
     own_node: OwnNode,
     carriers: CarrierReassignment,
@@ -130,6 +140,7 @@ impl Core {
     /// A core without a state of the store. Its first outputs come with the first input.
     pub fn new(config: CoreConfig, now: Now) -> Self {
         let node = config.processor.node_name.clone();
+        let has_node_ips = !config.processor.node_ips.is_empty();
         let mut processor = Processor::new(config.processor);
         let attached = config.attached.into_iter().take(MAX_PODS);
         let attached = attached.map(|(pod, interface)| Event::AddPod { pod, interface });
@@ -138,13 +149,16 @@ impl Core {
         processor.apply(local.into_iter().chain(attached));
         let node_ips = Some(processor.snapshot().node.node_ips);
         let interval = config.verification.interval;
+        let own_node = OwnNode::new(node, &config.store, has_node_ips);
         Self {
             quarantine: Quarantine::of_store(&config.store),
             former_frontends: FormerFrontends::default(),
+            warnings: Warnings::of_store(&config.store),
+            unserved: UnservedWorkloads::default(),
             store_name: config.store,
             processor,
             guard: DeletionGuard::new(config.guard),
-            own_node: OwnNode::new(node),
+            own_node,
             carriers: CarrierReassignment::default(),
             history: History::new(config.history),
             renderers: Renderers::new(config.renderers),
@@ -210,6 +224,7 @@ impl Core {
             self.verifications.deadline(),
             self.pods.deadline(),
             self.store.deadline,
+            self.unserved.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -269,7 +284,7 @@ impl Core {
         if !list.has(self.own_node.path()) {
             keep.insert(self.own_node.path().to_owned());
         }
-        let DecodedList { revision, mut resync, names, bad, problems, entries } = list;
+        let DecodedList { revision, mut resync, names, bad, warnings, unserved, problems, entries } = list;
         let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
@@ -283,8 +298,12 @@ impl Core {
         debug!(list = %resync, revision, "a list of the store");
         self.renderers.note_seen(ObjectChanges::of_objects(&resync.objects));
         changes.merge(self.processor.resync_sharing(resync, names));
+        self.own_node.check(&self.processor);
+        let unusable = bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone());
+        self.warnings.replace_values(warnings, &unusable.collect(), self.now);
         self.quarantine.replace_values(bad, self.now);
-        self.quarantine.replace_problems(problems, self.now);
+        self.replace_problems(problems);
+        self.replace_unserved(unserved);
         let unreadable = self.quarantine.len();
         let description = format!("{}, {unreadable} that cannot be used", counted(objects, "object"));
         if self.store.is_synced {
@@ -297,7 +316,7 @@ impl Core {
     }
 
     fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {
-        let DecodedChanges { mut events, statuses, triggered } = decoded;
+        let DecodedChanges { mut events, statuses, warnings, unserved, triggered } = decoded;
         let at = Timestamps { triggered, ..Timestamps::received(received, self.now) };
         self.store.revision = batch.revision;
         self.renderers.note_seen(ObjectChanges::of_events(&events));
@@ -306,19 +325,49 @@ impl Core {
         let bad = statuses.iter().filter(|status| matches!(status, ValueStatus::Bad(_))).count();
         let description = describe::changes(&events, bad);
         self.own_node.keep_in_changes(&self.processor, &mut events);
+        let is_about_nodes = OwnNode::is_concerned(&events);
         let changes = self.processor.apply(events);
+        if is_about_nodes {
+            self.own_node.check(&self.processor);
+        }
         self.publish("change", description, changes, at);
         let with_deletions = decision == DeletionDecision::Pass;
         let kept = self.own_node.path();
         self.out.push(Output::Save(Saving::Apply(usable_changes(batch, &statuses, with_deletions, kept))));
+        self.warnings.update_values(&statuses, warnings, self.now);
+        if let Some(unserved) = unserved {
+            self.replace_unserved(unserved);
+        }
         self.quarantine.update_values(statuses, self.now);
     }
 
     fn on_problems(&mut self, problems: Vec<Problem>) {
-        let shown: Vec<Problem> =
-            problems.iter().map(|problem| self.quarantine.with_shown_source(problem)).collect();
-        self.quarantine.replace_problems(problems, self.now);
-        self.note("problems", describe::problems(&shown));
+        let places = Places::of_store(&self.store_name);
+        let unreadable = problems.iter().filter(|problem| !problem.is_warning);
+        let shown: Vec<Problem> = unreadable.map(|problem| places.shown_problem(problem)).collect();
+        // A change of warnings alone is no event.
+        if self.replace_problems(problems) {
+            self.note("problems", describe::problems(&shown));
+        }
+    }
+
+    /// Replaces the problems and warnings of the store itself. False if that changed warnings alone.
+    fn replace_problems(&mut self, problems: Vec<Problem>) -> bool {
+        let (warnings, problems) = problems.into_iter().partition(|problem: &Problem| problem.is_warning);
+        let has_other_warnings = self.warnings.replace_manifests(warnings, self.now);
+        let has_other_problems = self.quarantine.replace_problems(problems, self.now);
+        has_other_problems || !has_other_warnings
+    }
+
+    /// Replaces the external workloads that no controller serves.
+    fn replace_unserved(&mut self, unserved: Vec<Problem>) {
+        self.unserved.replace(unserved, self.now.instant);
+        self.warn_of_unserved();
+    }
+
+    fn warn_of_unserved(&mut self) {
+        let due = self.unserved.take_due(self.now.instant);
+        self.warnings.replace_workloads(due, self.now);
     }
 
     fn on_down(&mut self, reason: String) {
@@ -378,6 +427,7 @@ impl Core {
         let Some(saved) = saved.filter(|_| !self.store.is_synced) else { return };
         let (revision, objects) = (saved.revision, saved.resync.objects.len());
         let changes = self.recall(saved);
+        self.own_node.check(&self.processor);
         self.store.revision = revision;
         self.store.is_from_mirror = true;
         warn!(objects, revision, "the store could not be read yet; using its saved state");
@@ -388,6 +438,7 @@ impl Core {
     }
 
     fn recall(&mut self, saved: DecodedList) -> ChangeSet {
+        self.warnings.replace_values(saved.warnings, &BTreeSet::new(), self.now);
         self.processor.resync_sharing(saved.resync, saved.names)
     }
 
@@ -638,6 +689,9 @@ impl Core {
                 self.resume_list(None, execute);
             }
         }
+        if self.unserved.deadline().is_some_and(|deadline| deadline <= self.now.instant) {
+            self.warn_of_unserved();
+        }
         self.verify_due();
         let expired = self.pods.take_expired(self.now.instant);
         self.finish_pods(expired);
@@ -735,6 +789,7 @@ impl Core {
     pub fn status(&self) -> Status {
         Status {
             node: self.own_node.name().to_string(),
+            node_problem: self.own_node.problem(),
             version: env!("CARGO_PKG_VERSION"),
             started: self.started.time,
             store: self.store_name.clone(),
@@ -746,6 +801,7 @@ impl Core {
             mirror: self.store.mirror.clone(),
             store_down: self.store.down.clone(),
             quarantined: self.quarantine.len(),
+            warnings: self.warnings.len(),
             events: self.events(),
         }
     }
@@ -887,6 +943,11 @@ impl Core {
     /// The quarantine without the first entries; the number of returned entries is limited.
     pub fn quarantine(&self, skip: usize) -> Vec<Quarantined> {
         self.quarantine.list(skip, |object: &ObjectKey| self.processor.object(object).is_some())
+    }
+
+    /// The warnings without the first ones; the number of returned ones is limited.
+    pub fn warnings(&self, skip: usize) -> Vec<Warning> {
+        self.warnings.list(skip)
     }
 
     /// The number of events so far.

@@ -5,11 +5,11 @@ mod value;
 
 use std::collections::BTreeSet;
 
-use contiv_external_workloads::DerivedSlices;
+use contiv_external_workloads::{DerivedSlices, UnservedWorkloads};
 use contiv_model::Event;
+use contiv_proto::Key;
 use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
-use tracing::warn;
 
 use value::{DecodedValue, decode, decode_deletion};
 
@@ -47,28 +47,45 @@ pub struct Decoder {
     /// When the agent started.
     started: Timestamp,
     list: ListDecoder,
-    /// Makes slices of external workloads; none for a store into which the controller writes them.
-    slices: Option<DerivedSlices>,
-    /// Slices that the controller has not written, in the last list.
-    missing_slices: usize,
+    slices: WorkloadSlices,
 }
+
+/// Where the slices of external workloads come from.
+#[derive(Debug)]
+enum WorkloadSlices {
+    /// The agent makes them.
+    Derived(DerivedSlices),
+    /// The controller is to write them into the store.
+    Written(UnservedWorkloads),
+}
+
+/// What a workload lacks without a controller.
+const NO_CONTROLLER: &str = "it gets no traffic: no controller has made endpoint slices of it; \
+                             `contiv controller --enable external-workloads` does";
 
 impl Decoder {
     /// For an agent that started then.
     pub fn new(started: Timestamp) -> Self {
-        Self { started, list: ListDecoder::default(), slices: None, missing_slices: 0 }
+        Self {
+            started,
+            list: ListDecoder::default(),
+            slices: WorkloadSlices::Written(UnservedWorkloads::default()),
+        }
     }
 
     /// Makes the slices of external workloads itself: no controller writes them into this store.
     #[must_use]
     pub fn deriving_slices(mut self) -> Self {
-        self.slices = Some(DerivedSlices::default());
+        self.slices = WorkloadSlices::Derived(DerivedSlices::default());
         self
     }
 
     /// Whether the store must be listed again, so that slices can be made. False until the next time.
     pub fn needs_list(&mut self) -> bool {
-        self.slices.as_mut().is_some_and(DerivedSlices::needs_list)
+        match &mut self.slices {
+            WorkloadSlices::Derived(slices) => slices.needs_list(),
+            WorkloadSlices::Written(workloads) => workloads.needs_list(),
+        }
     }
 
     /// The decoded event; none for a part of a list without entries.
@@ -89,8 +106,11 @@ impl Decoder {
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
                 let mut list = std::mem::take(&mut self.list);
                 match &mut self.slices {
-                    Some(slices) => list.derive(slices, revision),
-                    None => self.report_missing_slices(list.missing_slices()),
+                    WorkloadSlices::Derived(slices) => list.derive(slices, revision),
+                    WorkloadSlices::Written(workloads) => {
+                        workloads.list(list.entries(), revision);
+                        list.set_unserved(unserved(workloads));
+                    }
                 }
                 StoreEvent::Listed(Box::new(list.finish(revision, problems)))
             }
@@ -100,10 +120,19 @@ impl Decoder {
                 return self.decode(FeedEvent::List(ListPart::Complete { revision, problems }));
             }
             FeedEvent::Changed(mut batch) => {
-                if let Some(slices) = &mut self.slices {
-                    batch.changes.extend(slices.change(&batch));
-                }
-                let decoded = changes(&batch.changes, self.started);
+                let unserved = match &mut self.slices {
+                    WorkloadSlices::Derived(slices) => {
+                        let derived = slices.change(&batch);
+                        // As in a list, a derived slice takes the place of one that has its name.
+                        batch.changes.retain(|change| !slices.replaces(change));
+                        batch.changes.extend(derived);
+                        None
+                    }
+                    WorkloadSlices::Written(workloads) => {
+                        workloads.change(&batch).then(|| unserved(workloads))
+                    }
+                };
+                let decoded = DecodedChanges { unserved, ..changes(&batch.changes, self.started) };
                 StoreEvent::Changed(batch, decoded)
             }
             FeedEvent::Problems(problems) => StoreEvent::Problems(problems),
@@ -116,16 +145,18 @@ impl Decoder {
             FeedEvent::Up => StoreEvent::Up,
         })
     }
+}
 
-    fn report_missing_slices(&mut self, slices: usize) {
-        if std::mem::replace(&mut self.missing_slices, slices) == 0 && slices > 0 {
-            warn!(
-                slices,
-                "external workloads are ignored as long as no controller makes their slices: contiv controller --enable \
-                 external-workloads does"
-            );
-        }
-    }
+/// A warning for each workload that no controller serves.
+fn unserved(workloads: &UnservedWorkloads) -> Vec<Problem> {
+    let warning = |key: Key| Problem {
+        source: key.to_path(),
+        object: Some(key.to_string()),
+        field: None,
+        reason: NO_CONTROLLER.to_owned(),
+        is_warning: true,
+    };
+    workloads.workloads().into_iter().map(warning).collect()
 }
 
 /// Decoded changes.
@@ -135,6 +166,10 @@ pub struct DecodedChanges {
     pub events: Vec<Event>,
     /// The status of each value, in order.
     pub statuses: Vec<ValueStatus>,
+    /// Warnings of the fields of used values, in any order.
+    pub warnings: Vec<Problem>,
+    /// The external workloads that no controller serves now; none if they are as before.
+    pub unserved: Option<Vec<Problem>>,
     /// The first trigger time, if there is one.
     pub triggered: Option<Timestamp>,
 }
@@ -167,7 +202,7 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            DecodedValue::Good(event, triggered, partly) => {
+            DecodedValue::Good { event, triggered, partly, warnings } => {
                 // Most changes arrive alone and have no earlier value.
                 if changes.len() > 1 {
                     good_keys.insert(change.key());
@@ -176,6 +211,7 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
                 let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
                 decoded_changes.triggered = decoded_changes.triggered.into_iter().chain(triggered).min();
                 decoded_changes.events.push(event);
+                decoded_changes.warnings.extend(warnings);
                 decoded_changes.statuses.push(
                     partly.map_or_else(|| ValueStatus::Good(key.clone()), |bad| ValueStatus::Partly(*bad)),
                 );

@@ -7,6 +7,7 @@ mod pods;
 mod saved;
 mod verification;
 mod warm_start;
+mod warnings;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -418,6 +419,7 @@ async fn problems_of_store_are_in_quarantine() {
         object: Some("Service default/web".to_owned()),
         field: Some("spec.ports[0].port".to_owned()),
         reason: "99999 is not a number from 1 to 65535".to_owned(),
+        is_warning: false,
     };
     harness.deliver(FeedEvent::Problems(vec![problem.clone()])).await;
     harness.history(|records| records.len() == 2).await;

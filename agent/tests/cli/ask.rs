@@ -10,7 +10,7 @@ use contiv_store_testing::ReservedPort;
 use serde_json::Value;
 
 use crate::{
-    agent::{Agent, folder, get},
+    agent::{Agent, arguments, folder, get},
     contiv::{Run, command, run, text, web},
 };
 

@@ -42,13 +42,9 @@ pub fn inputs(entries: &PackedEntries) -> Vec<Entry> {
     entries.matching(|key| prefixes.iter().any(|prefix| key.starts_with(prefix)))
 }
 
-/// How many slices are missing in a complete list of a store where the controller is to write them, and has written none.
-pub fn missing(entries: &PackedEntries) -> usize {
-    let prefix = own_slices();
-    if entries.keys().any(|key| key.starts_with(&prefix)) {
-        return 0;
-    }
-    DerivedSlices::default().list(&inputs(entries), 0).entries.len()
+/// Whether a slice with this key may be one that this module or the controller makes.
+pub(crate) fn is_own_slice_key(key: &str) -> bool {
+    key.starts_with(&own_slices())
 }
 
 /// The prefix of the keys of slices that this module or the controller makes.
@@ -193,6 +189,31 @@ impl DerivedSlices {
         changes
     }
 
+    /// Whether a change of the store concerns a slice that is derived: a list replaces it, so the change does not count either.
+    pub fn replaces(&self, change: &Change) -> bool {
+        let Some(state) = self.state.as_ref().filter(|_| is_own_slice_key(change.key())) else {
+            return false;
+        };
+        let is_written = matches!(change, Change::Put(entry) if own_slice(entry).is_some());
+        let is_derived = |key: &Key| {
+            let mut of_namespace =
+                state.slices.iter().filter(|((namespace, _), _)| namespace == key.namespace());
+            of_namespace.any(|(_, slices)| slices.contains_key(key.name()))
+        };
+        is_written || Key::parse(change.key()).ok().flatten().is_some_and(|key| is_derived(&key))
+    }
+
+    /// Whether there are no workloads.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.state.is_none()
+    }
+
+    /// All slices, with the namespace and name of their service.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = (&(String, String), &EndpointSlice)> {
+        let services = self.state.iter().flat_map(|state| &state.slices);
+        services.flat_map(|(service, slices)| slices.values().map(move |slice| (service, slice)))
+    }
+
     /// Whether the store must be listed again, since a workload came whose services are not known. False until the next such
     /// workload.
     pub fn needs_list(&mut self) -> bool {
@@ -292,7 +313,7 @@ fn id(key: &Key) -> Id {
 }
 
 /// A slice that was derived, or that the controller wrote.
-fn own_slice(entry: &Entry) -> Option<EndpointSlice> {
+pub(crate) fn own_slice(entry: &Entry) -> Option<EndpointSlice> {
     let slice: EndpointSlice = service::read(entry).ok()?;
     (slice.labels.get(MANAGED_BY_LABEL).map(String::as_str) == Some(MANAGED_BY)).then_some(slice)
 }

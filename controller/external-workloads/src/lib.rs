@@ -9,6 +9,7 @@
 //! | [`service`], [`workload`], [`slice`](mod@slice), [`family`] | the relevant parts of the objects read and written |
 //! | [`plan`](mod@plan) | pure: the fewest writes for one service, its workloads and its slices |
 //! | [`controller`](mod@controller) | the control loop |
+//! | [`unserved`] | the workloads of which no controller has written slices; pure |
 //! | [`derived`] | the same slices where no controller writes them: of folders, API servers and files; pure |
 
 pub mod controller;
@@ -19,6 +20,7 @@ mod reconciler;
 pub mod service;
 pub mod slice;
 mod tracker;
+pub mod unserved;
 mod watches;
 pub mod workload;
 
@@ -28,3 +30,4 @@ mod test_support;
 pub use controller::controller;
 pub use derived::{DerivedList, DerivedSlices};
 pub use plan::{SliceWrite, plan};
+pub use unserved::UnservedWorkloads;

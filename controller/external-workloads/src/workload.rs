@@ -61,7 +61,7 @@ impl Workload {
         for (i, ip) in message.workload_ips.iter().enumerate() {
             match routable_address(&without_leading_zeros(ip)) {
                 Ok(ip) => ips.push(ip),
-                Err(reason) => problem = Some(format!("field workload_ips[{i}]: {reason}")),
+                Err(reason) => problem = Some(format!("field spec.workloadIPs[{i}].ip: {reason}")),
             }
         }
         if let Some(problem) = problem.filter(|_| ips.is_empty()) {

@@ -113,6 +113,12 @@ impl Processor {
         names.into_iter().map(view).collect()
     }
 
+    /// The nodes that endpoint slices name.
+    pub fn nodes_of_endpoints(&self) -> BTreeSet<NodeName> {
+        let endpoints = self.cache.endpoint_slices.values().flat_map(|slice| &slice.endpoints);
+        endpoints.filter_map(|endpoint| endpoint.address.node_name.clone()).collect()
+    }
+
     /// The facts about this node.
     pub fn node_facts(&self) -> NodeFacts {
         self.facts()

@@ -32,6 +32,6 @@ struct Path(&'static str);
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "annotations[{}]", self.0)
+        write!(f, "metadata.annotations[{}]", self.0)
     }
 }

@@ -21,12 +21,11 @@ const ADDRESS_TYPES: [(&str, AddressType); 3] =
 
 pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlice> {
     let mut problems = Problems::default();
-    problems.check("namespace", field::name(&message.namespace));
-    problems.check("name", field::name(&message.name));
+    problems.check("metadata.namespace", field::name(&message.namespace));
+    problems.check("metadata.name", field::name(&message.name));
 
     let id = EndpointSliceId::new(message.namespace.as_str(), message.name.as_str());
-    let address_type =
-        problems.word("address_type", &message.address_type, &ADDRESS_TYPES, AddressType::Fqdn);
+    let address_type = problems.word("addressType", &message.address_type, &ADDRESS_TYPES, AddressType::Fqdn);
     let usable = address_type != AddressType::Fqdn;
     let endpoints =
         message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
@@ -101,7 +100,7 @@ fn check_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
         return Ok(ip);
     }
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    Err(format!("{ip} is an {family} address, which address_type does not allow in this slice"))
+    Err(format!("{ip} is an {family} address, which addressType does not allow in this slice"))
 }
 
 /// None, without a problem, for a port that kube-proxy ignores: one without a name or number.

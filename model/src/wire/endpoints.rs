@@ -15,14 +15,14 @@ use crate::{
 
 pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     let mut problems = Problems::default();
-    problems.check("namespace", field::name(&message.namespace));
-    problems.check("name", field::name(&message.name));
+    problems.check("metadata.namespace", field::name(&message.namespace));
+    problems.check("metadata.name", field::name(&message.name));
 
     // All pods share one copy of the namespace; nearly all of them are in it.
     let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
     let mut subsets = Vec::with_capacity(message.endpoint_subsets.len());
     for (s, subset) in message.endpoint_subsets.iter().enumerate() {
-        let path = format_args!("endpoint_subsets[{s}]");
+        let path = format_args!("subsets[{s}]");
         let addresses = subset.addresses.iter().enumerate().filter_map(|(a, address)| {
             let ip = problems.address(
                 format_args!("{path}.addresses[{a}].ip"),

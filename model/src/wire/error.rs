@@ -33,24 +33,48 @@ pub enum WireError {
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize)]
 #[error("{field}: {problem}")]
 pub struct FieldError {
-    /// The path to the field in the spelling of the `.proto` file, as in `port[0].node_port`.
+    /// The path to the field in the spelling of manifests, as in `spec.ports[0].nodePort`.
     pub field: String,
     /// The problem, and what would be valid.
     pub problem: String,
+}
+
+/// A valid field that has no effect, or not the one that its author probably expects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldWarning {
+    /// The path to the field in the spelling of manifests, as in `spec.ports[0].nodePort`.
+    pub field: String,
+    /// The reason, and what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for FieldWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}
+
+/// What was found in the fields of an object that is used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Invalid fields that are left out, ignored or read differently.
+    pub invalid: Vec<FieldError>,
+    /// Valid fields that have no effect, or not the one that their author probably expects.
+    pub warnings: Vec<FieldWarning>,
 }
 
 fn join(problems: &[FieldError]) -> String {
     problems.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// A valid object, and warnings about fields that were left out, ignored or read differently.
-pub(super) type Validated<T> = Result<(T, Vec<FieldError>), Vec<FieldError>>;
+/// A usable object, and what was found in its fields; or all invalid fields of one that is not usable.
+pub(super) type Validated<T> = Result<(T, Findings), Vec<FieldError>>;
 
 /// Collects the problems of one object's fields.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     errors: Vec<FieldError>,
-    warnings: Vec<FieldError>,
+    findings: Findings,
     /// Addresses that are not usable. They are left out if others are.
     left_out: Vec<FieldError>,
     /// Whether the object has a valid address or a node port.
@@ -63,9 +87,14 @@ impl Problems {
         self.errors.push(FieldError { field: field.to_string(), problem: problem.into() });
     }
 
-    /// Adds a warning: a problem that does not prevent the object's use.
-    pub(super) fn warn(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
-        self.warnings.push(FieldError { field: field.to_string(), problem: problem.into() });
+    /// Reports that a field is invalid, which does not prevent the object's use.
+    pub(super) fn tolerate(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
+        self.findings.invalid.push(FieldError { field: field.to_string(), problem: problem.into() });
+    }
+
+    /// Warns of a valid field that has no effect, or not the one that its author probably expects.
+    pub(super) fn warn(&mut self, field: impl fmt::Display, reason: impl Into<String>) {
+        self.findings.warnings.push(FieldWarning { field: field.to_string(), reason: reason.into() });
     }
 
     /// The value of a field, or none after its problem was added.
@@ -73,7 +102,7 @@ impl Problems {
         checked.map_err(|problem| self.add(field, problem)).ok()
     }
 
-    /// The address in a field; none if it is left out. Leading zeros cause a warning.
+    /// The address in a field; none if it is left out. Leading zeros are reported.
     pub(super) fn address<T>(
         &mut self,
         field: impl fmt::Display,
@@ -92,7 +121,7 @@ impl Problems {
         }
     }
 
-    /// The address or range in a field, or the reason why it is invalid. Leading zeros cause a warning.
+    /// The address or range in a field, or the reason why it is invalid. Leading zeros are reported.
     pub(super) fn decimal<T>(
         &mut self,
         field: impl fmt::Display,
@@ -102,7 +131,10 @@ impl Problems {
         check(text).or_else(|problem| {
             let plain = without_leading_zeros(text);
             let address = check(&plain).ok().filter(|_| *plain != *text).ok_or(problem)?;
-            self.warn(field, format!("{text:?} has leading zeros; read as {plain}, in decimal; write that"));
+            self.tolerate(
+                field,
+                format!("{text:?} has leading zeros; read as {plain}, in decimal; write that"),
+            );
             Ok(address)
         })
     }
@@ -117,7 +149,7 @@ impl Problems {
         self.has_address = true;
     }
 
-    /// The meaning of the word in a field; an unknown word causes a warning and means `unknown`.
+    /// The meaning of the word in a field; an unknown word is reported and means `unknown`.
     pub(super) fn word<T: Copy>(
         &mut self,
         field: impl fmt::Display,
@@ -128,22 +160,22 @@ impl Problems {
         self.known(field, field::word(text, words)).unwrap_or(unknown)
     }
 
-    /// The value of a field, or none after a warning that the value is unknown.
+    /// The value of a field, or none after a report that the value is unknown.
     pub(super) fn known<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
-        checked.map_err(|problem| self.warn(field, format!("{problem}; it is ignored"))).ok()
+        checked.map_err(|problem| self.tolerate(field, format!("{problem}; it is ignored"))).ok()
     }
 
-    /// The object with the warnings. An error if one of its fields is invalid, or if it has addresses and all of them are
+    /// The object with what was found. An error if one of its fields is invalid, or if it has addresses and all of them are
     /// invalid: without them it would count as an object without addresses.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
-        let Self { mut errors, mut warnings, mut left_out, has_address } = self;
+        let Self { mut errors, mut findings, mut left_out, has_address } = self;
         if !errors.is_empty() || !left_out.is_empty() && !has_address {
             left_out.append(&mut errors);
             return Err(left_out);
         }
         for FieldError { field, problem } in left_out {
-            warnings.push(FieldError { field, problem: format!("{problem}; it is left out") });
+            findings.invalid.push(FieldError { field, problem: format!("{problem}; it is left out") });
         }
-        Ok((object, warnings))
+        Ok((object, findings))
     }
 }

@@ -13,12 +13,12 @@ use crate::{
 
 pub(super) fn validate(message: &proto::CustomIpAllocation) -> Validated<IpAllocation> {
     let mut problems = Problems::default();
-    problems.check("pod_namespace", field::name(&message.pod_namespace));
-    problems.check("pod_name", field::name(&message.pod_name));
+    problems.check("spec.pod_namespace", field::name(&message.pod_namespace));
+    problems.check("spec.pod_name", field::name(&message.pod_name));
 
     let mut interfaces = Vec::with_capacity(message.custom_interfaces.len());
     for (i, interface) in message.custom_interfaces.iter().enumerate() {
-        let path = format_args!("custom_interfaces[{i}]");
+        let path = format_args!("spec.custom_interfaces[{i}]");
         problems.check(format_args!("{path}.name"), field::name(&interface.name));
         let field = format_args!("{path}.ip_address");
         let read = problems.decimal(field, &interface.ip_address, field::ip_of_interface);

@@ -1,9 +1,9 @@
 //! From stored messages to validated objects, one file per type. The only place that names [`contiv_proto`].
 //!
 //! An object with an invalid field is rejected whole, and its last known state is kept. Everything that real clusters contain is
-//! accepted, such as a load balancer with a host name and no address. Warnings are: an address that is left out, as in Contiv,
-//! where the object has others (its name and ports are meaningful without it); an address with leading zeros; and an unknown word
-//! that kube-proxy ignores.
+//! accepted, such as a load balancer with a host name and no address. Reported, and no obstacle, are: an address that is left out,
+//! as in Contiv, where the object has others (its name and ports are meaningful without it); an address with leading zeros; and
+//! an unknown word that kube-proxy ignores. A warning is something else: the field is valid, and has no effect.
 
 mod annotations;
 mod endpoint_slice;
@@ -21,7 +21,7 @@ use contiv_proto::{Key, Kind, annotation::LAST_CHANGE_TRIGGER_TIME};
 
 use crate::{EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId, object::ObjectKind};
 
-pub use error::{FieldError, WireError};
+pub use error::{FieldError, FieldWarning, Findings, WireError};
 
 /// Reads and validates the value stored under `key`. `Ok(None)` for types that the processor does not use.
 ///
@@ -40,9 +40,8 @@ pub fn decode(key: &Key, value: &[u8], create_revision: i64) -> Result<Option<Ob
 pub struct Decoded {
     /// None for types that the processor does not use.
     pub object: Option<Object>,
-    /// Fields that do not prevent the object's use: addresses that are left out or have leading zeros, and unknown values that are
-    /// ignored.
-    pub warnings: Vec<FieldError>,
+    /// What was found in its fields.
+    pub findings: Findings,
     /// When an endpoint slice's last change was triggered, unparsed.
     pub triggered: Option<String>,
 }
@@ -58,9 +57,9 @@ pub fn decode_all(key: &Key, value: &[u8], create_revision: i64) -> Result<Decod
         contiv_proto::Object::EndpointSlice(slice) => slice.annotations.remove(LAST_CHANGE_TRIGGER_TIME),
         _ => None,
     };
-    let (object, warnings) = validate(&message, create_revision)
+    let (object, findings) = validate(&message, create_revision)
         .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })?;
-    Ok(Decoded { object, warnings, triggered })
+    Ok(Decoded { object, findings, triggered })
 }
 
 /// The object that a key names. None for types that the processor does not use.
@@ -106,14 +105,14 @@ pub const fn object_kind(kind: Kind) -> Option<ObjectKind> {
     })
 }
 
-/// Validates a decoded message, such as one from a manifest. Returns the object with its warnings.
+/// Validates a decoded message, such as one from a manifest. Returns the object with what was found in its fields.
 ///
 /// # Errors
 /// Every invalid field.
 pub fn validate(
     message: &contiv_proto::Object,
     create_revision: i64,
-) -> Result<(Option<Object>, Vec<FieldError>), Vec<FieldError>> {
+) -> Result<(Option<Object>, Findings), Vec<FieldError>> {
     use contiv_proto::Object as Message;
     Ok(match message {
         Message::Service(message) => wrapped(service::validate(message, create_revision)?, |service| {
@@ -126,15 +125,12 @@ pub fn validate(
         Message::VppNode(message) => wrapped(vpp_node::validate(message)?, Object::VppNode),
         Message::IpAllocation(message) => wrapped(ip_allocation::validate(message)?, Object::IpAllocation),
         Message::ExternalWorkload(message) => (None, external_workload::validate(message)?.1),
-        Message::Namespace(_) => (None, Vec::new()),
+        Message::Namespace(_) => (None, Findings::default()),
     })
 }
 
-fn wrapped<T>(
-    (object, warnings): (T, Vec<FieldError>),
-    wrap: fn(T) -> Object,
-) -> (Option<Object>, Vec<FieldError>) {
-    (Some(wrap(object)), warnings)
+fn wrapped<T>((object, findings): (T, Findings), wrap: fn(T) -> Object) -> (Option<Object>, Findings) {
+    (Some(wrap(object)), findings)
 }
 
 #[cfg(test)]

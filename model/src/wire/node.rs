@@ -17,7 +17,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
     let mut problems = Problems::default();
-    problems.check("name", field::name(&message.name));
+    problems.check("metadata.name", field::name(&message.name));
 
     let (mut internal_ips, mut external_ips) = (Vec::new(), Vec::new());
     for (i, address) in message.addresses.iter().enumerate() {
@@ -27,14 +27,18 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
             // The other types are host names.
             _ => continue,
         };
-        ips.extend(problems.address(format_args!("addresses[{i}].address"), &address.address, field::ip));
+        ips.extend(problems.address(
+            format_args!("status.addresses[{i}].address"),
+            &address.address,
+            field::ip,
+        ));
     }
     let mut pod_cidrs = BTreeSet::new();
     if !message.pod_cidr.is_empty() {
-        pod_cidrs.extend(problems.address("pod_CIDR", &message.pod_cidr, field::cidr));
+        pod_cidrs.extend(problems.address("spec.podCIDR", &message.pod_cidr, field::cidr));
     }
     for (i, cidr) in message.pod_cidrs.iter().enumerate() {
-        pod_cidrs.extend(problems.address(format_args!("pod_cidrs[{i}]"), cidr, field::cidr));
+        pod_cidrs.extend(problems.address(format_args!("spec.podCIDRs[{i}]"), cidr, field::cidr));
     }
     let zone = message.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty());
     problems.finish(Node {

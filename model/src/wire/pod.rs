@@ -13,19 +13,19 @@ use crate::{PodId, object::Pod};
 
 pub(super) fn validate(message: &proto::Pod) -> Validated<Pod> {
     let mut problems = Problems::default();
-    problems.check("namespace", field::name(&message.namespace));
-    problems.check("name", field::name(&message.name));
+    problems.check("metadata.namespace", field::name(&message.namespace));
+    problems.check("metadata.name", field::name(&message.name));
 
     let mut ips = BTreeSet::new();
     if !message.ip_address.is_empty() {
-        ips.extend(problems.address("ip_address", &message.ip_address, field::ip));
+        ips.extend(problems.address("status.podIP", &message.ip_address, field::ip));
     }
     for (i, ip) in message.ip_addresses.iter().enumerate() {
-        ips.extend(problems.address(format_args!("ip_addresses[{i}]"), ip, field::ip));
+        ips.extend(problems.address(format_args!("status.podIPs[{i}].ip"), ip, field::ip));
     }
     let host_ip = match message.host_ip_address.as_str() {
         "" => None,
-        ip => problems.address("host_ip_address", ip, field::ip),
+        ip => problems.address("status.hostIP", ip, field::ip),
     };
     // Contiv's reflector does not store the flag; the addresses imply it.
     let host_network = message.host_network || host_ip.is_some_and(|host_ip| ips.contains(&host_ip));

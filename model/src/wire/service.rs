@@ -1,5 +1,7 @@
 //! Services.
 
+mod warnings;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -45,22 +47,25 @@ const IP_MODES: [(&str, bool); 3] = [("VIP", true), ("Proxy", false), ("", true)
 
 pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Validated<Service> {
     let mut problems = Problems::default();
-    problems.check("namespace", field::name(&message.namespace));
-    problems.check("name", field::name(&message.name));
+    problems.check("metadata.namespace", field::name(&message.namespace));
+    problems.check("metadata.name", field::name(&message.name));
 
     let service_type =
-        problems.word("service_type", &message.service_type, &SERVICE_TYPES, ServiceType::default());
-    let affinity = problems.word("session_affinity", &message.session_affinity, &AFFINITIES, false);
+        problems.word("spec.type", &message.service_type, &SERVICE_TYPES, ServiceType::default());
+    let affinity = problems.word("spec.sessionAffinity", &message.session_affinity, &AFFINITIES, false);
     let mut policy = |field, text| problems.word(field, text, &POLICIES, TrafficPolicy::default());
-    let external_policy = policy("external_traffic_policy", &message.external_traffic_policy);
-    let internal_policy = policy("internal_traffic_policy", &message.internal_traffic_policy);
+    let external_policy = policy("spec.externalTrafficPolicy", &message.external_traffic_policy);
+    let internal_policy = policy("spec.internalTrafficPolicy", &message.internal_traffic_policy);
     for (i, family) in message.ip_families.iter().enumerate() {
-        problems.word(format_args!("ip_families[{i}]"), family, &FAMILIES, ());
+        problems.word(format_args!("spec.ipFamilies[{i}]"), family, &FAMILIES, ());
     }
 
     // The ports of an alias are ignored, so they need not be valid.
-    let ports =
-        if service_type == ServiceType::ExternalName { Vec::new() } else { ports(message, &mut problems) };
+    let ports = if service_type == ServiceType::ExternalName {
+        Vec::new()
+    } else {
+        ports(message, service_type, &mut problems)
+    };
     let service = Service {
         id: ServiceId::new(message.namespace.as_str(), message.name.as_str()),
         service_type,
@@ -86,6 +91,7 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
             create_revision,
         ),
     };
+    warnings::warn(message, &service, &mut problems);
     problems.finish(service)
 }
 
@@ -119,17 +125,16 @@ struct ClusterIpPath(Option<usize>);
 impl fmt::Display for ClusterIpPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            None => f.write_str("cluster_ip"),
-            Some(i) => write!(f, "cluster_ips[{i}]"),
+            None => f.write_str("spec.clusterIP"),
+            Some(i) => write!(f, "spec.clusterIPs[{i}]"),
         }
     }
 }
 
 fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
-    let checked =
-        message.external_ips.iter().enumerate().filter_map(|(i, ip)| {
-            problems.address(format_args!("external_ips[{i}]"), ip, field::routable_ip)
-        });
+    let checked = message.external_ips.iter().enumerate().filter_map(|(i, ip)| {
+        problems.address(format_args!("spec.externalIPs[{i}]"), ip, field::routable_ip)
+    });
     checked.collect()
 }
 
@@ -142,15 +147,19 @@ fn load_balancer_ips(
     let mut ips = BTreeSet::new();
     if message.load_balancer_ingress.is_empty() {
         for (i, ip) in message.lb_ingress_ips.iter().enumerate().filter(|(_, ip)| !ip.is_empty()) {
-            ips.extend(problems.address(format_args!("lb_ingress_ips[{i}]"), ip, field::routable_ip));
+            ips.extend(problems.address(
+                format_args!("status.loadBalancer.ingress[{i}].ip"),
+                ip,
+                field::routable_ip,
+            ));
         }
     }
     for (i, ingress) in message.load_balancer_ingress.iter().enumerate().filter(|(_, ing)| !ing.ip.is_empty())
     {
-        let path = format_args!("load_balancer_ingress[{i}]");
+        let path = format_args!("status.loadBalancer.ingress[{i}]");
         let ip = problems.address(format_args!("{path}.ip"), &ingress.ip, field::routable_ip);
         // As in kube-proxy: with any other mode nodes need not answer for the address.
-        let is_vip = problems.word(format_args!("{path}.ip_mode"), &ingress.ip_mode, &IP_MODES, false);
+        let is_vip = problems.word(format_args!("{path}.ipMode"), &ingress.ip_mode, &IP_MODES, false);
         ips.extend(ip.filter(|_| is_vip));
     }
     // The status of a former load balancer may still have them.
@@ -166,16 +175,16 @@ fn source_ranges(
 ) -> BTreeSet<IpNetwork> {
     let (mut ranges, mut bad) = (BTreeSet::new(), Vec::new());
     for (i, text) in message.loadbalancer_source_ranges.iter().enumerate() {
-        match problems.decimal(format_args!("loadbalancer_source_ranges[{i}]"), text, field::cidr) {
+        match problems.decimal(format_args!("spec.loadBalancerSourceRanges[{i}]"), text, field::cidr) {
             Ok(range) => drop(ranges.insert(range)),
             Err(problem) => bad.push((i, text, problem)),
         }
     }
     for (i, text, problem) in bad {
-        let field = format_args!("loadbalancer_source_ranges[{i}]");
+        let field = format_args!("spec.loadBalancerSourceRanges[{i}]");
         let is_ipv6 = text.contains(':');
         if ranges.iter().any(|range: &IpNetwork| range.is_ipv6() == is_ipv6) {
-            problems.warn(field, format!("{problem}; it is left out"));
+            problems.tolerate(field, format!("{problem}; it is left out"));
         } else {
             problems.add(field, problem);
         }
@@ -193,39 +202,45 @@ fn health_check_node_port(
     if message.health_check_node_port == 0 {
         return None;
     }
-    let port = problems.check("health_check_node_port", field::port(message.health_check_node_port));
+    let port = problems.check("spec.healthCheckNodePort", field::port(message.health_check_node_port));
     let is_needed = service_type == ServiceType::LoadBalancer && external_policy == TrafficPolicy::Local;
     port.filter(|_| is_needed)
 }
 
-fn ports(message: &proto::Service, problems: &mut Problems) -> Vec<ServicePortSpec> {
+fn ports(
+    message: &proto::Service,
+    service_type: ServiceType,
+    problems: &mut Problems,
+) -> Vec<ServicePortSpec> {
     let mut ports: Vec<ServicePortSpec> = Vec::with_capacity(message.port.len());
     let mut by_port = BTreeMap::new();
     let mut by_node_port = BTreeMap::new();
     for (i, port) in message.port.iter().enumerate() {
-        let path = format_args!("port[{i}]");
+        let path = format_args!("spec.ports[{i}]");
         problems.check(format_args!("{path}.name"), field::label(&port.name));
         let number = problems.check(format_args!("{path}.port"), field::port(port.port));
         let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
         let node_port = match port.node_port {
             0 => Some(None),
-            number => problems.check(format_args!("{path}.node_port"), field::port(number)).map(Some),
+            number => problems.check(format_args!("{path}.nodePort"), field::port(number)).map(Some),
         };
         let (Some(number), Some(protocol), Some(node_port)) = (number, protocol, node_port) else { continue };
+        // A service whose type was changed may still have them.
+        let node_port = node_port.filter(|_| warnings::has_node_ports(service_type));
 
         if let Some(first) = by_port.insert((number, protocol), i) {
             problems.add(
                 format_args!("{path}.port"),
-                format!("{number}/{protocol} is the port of port[{first}] already; give each its own"),
+                format!("{number}/{protocol} is the port of spec.ports[{first}] already; give each its own"),
             );
         }
         if let Some(node_port) = node_port {
             problems.mark_reachable();
             if let Some(first) = by_node_port.insert((node_port, protocol), i) {
                 problems.add(
-                    format_args!("{path}.node_port"),
+                    format_args!("{path}.nodePort"),
                     format!(
-                        "{node_port}/{protocol} is the node port of port[{first}] already; give each its own"
+                        "{node_port}/{protocol} is the node port of spec.ports[{first}] already; give each its own"
                     ),
                 );
             }

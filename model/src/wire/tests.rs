@@ -23,10 +23,10 @@ fn read(kind: Kind, value: &str) -> Object {
     decode(&key_of(kind), value.as_bytes(), 7).unwrap().unwrap()
 }
 
-/// The object, and its warnings.
+/// The object, and its invalid fields.
 fn read_all(kind: Kind, value: &str) -> (Object, Vec<String>) {
-    let Decoded { object, warnings, .. } = decode_all(&key_of(kind), value.as_bytes(), 7).unwrap();
-    (object.unwrap(), warnings.iter().map(FieldError::to_string).collect())
+    let Decoded { object, findings, .. } = decode_all(&key_of(kind), value.as_bytes(), 7).unwrap();
+    (object.unwrap(), findings.invalid.iter().map(FieldError::to_string).collect())
 }
 
 /// The error messages of a value's fields.
@@ -51,7 +51,10 @@ fn value_that_names_another_object_than_its_key_is_refused() {
 fn error_names_object_and_all_fields_in_one_line() {
     let error =
         decode(&key_of(Kind::Node), br#"{"pod_CIDR":"x","pod_cidrs":["y"]}"#, 1).unwrap_err().to_string();
-    assert!(error.starts_with("node web: pod_CIDR: ") && error.contains("; pod_cidrs[0]: "), "{error}");
+    assert!(
+        error.starts_with("node web: spec.podCIDR: ") && error.contains("; spec.podCIDRs[0]: "),
+        "{error}"
+    );
     assert!(!error.contains('\n'));
 }
 

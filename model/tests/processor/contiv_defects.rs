@@ -232,7 +232,10 @@ fn numbers_that_are_no_ports_are_refused_and_not_cut_short() {
         wire::decode(&key, br#"{"port":[{"port":65616,"node_port":95616}],"cluster_ip":"10.96.0.1"}"#, 1)
             .unwrap_err()
             .to_string();
-    assert!(error.contains("port[0].port: 65616") && error.contains("port[0].node_port: 95616"), "{error}");
+    assert!(
+        error.contains("spec.ports[0].port: 65616") && error.contains("spec.ports[0].nodePort: 95616"),
+        "{error}"
+    );
 }
 
 /// Entries of the processor's map of services were never removed, so that recreated services had old backends.

@@ -67,7 +67,7 @@ pub(super) struct File {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
-    /// Content without any effect.
+    /// Fields without effect.
     pub(super) warnings: Vec<Problem>,
     /// The objects that exist but are not usable.
     pub(super) broken: BTreeSet<Key>,
@@ -183,6 +183,7 @@ impl File {
                     object: Some(key.to_string()),
                     field: Some(error.field),
                     reason: error.problem,
+                    is_warning: false,
                 }),
             }
         }

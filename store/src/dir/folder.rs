@@ -10,7 +10,6 @@ use std::{
 
 use contiv_proto::Key;
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::{
     file::{Definition, File, Fingerprint},
@@ -32,9 +31,6 @@ const EMPTY_OPEN_GRACE: Duration = Duration::from_secs(60);
 /// The limit for the bytes of all manifests: eight times those of a cluster of 10,000 services.
 const TOTAL_LIMIT: u64 = 256 << 20;
 
-/// How many warnings of one file are logged at once.
-const LOGGED_WARNINGS: usize = 10;
-
 /// A folder of manifests. [`super::pending`] decides what to read when.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -50,7 +46,7 @@ pub(super) struct Folder {
     pub(super) index: Index,
     /// Unreadable folders and the like.
     unreadable: Vec<Problem>,
-    /// The complete list as last published.
+    /// The complete list as last published, with the warnings.
     problems: Vec<Problem>,
     revision: i64,
 }
@@ -265,7 +261,8 @@ impl Folder {
             self.revision = batch.revision;
             events.push((self.revision, WatchEvent::Changed(batch)));
         }
-        let files = self.files.values().flat_map(|file| file.findings().problems.iter().cloned());
+        let findings = self.files.values().map(File::findings);
+        let files = findings.flat_map(|of| of.problems.iter().chain(&of.warnings)).cloned();
         let folders = self.unreadable.iter().cloned();
         let mut problems: Vec<Problem> = files.chain(folders).chain(self.index.duplicates()).collect();
         problems.sort();
@@ -303,15 +300,6 @@ impl Folder {
 
     fn put(&mut self, path: &Path, now: File) {
         self.emptied.remove(path);
-        let known = self.files.get(path).map(|before| before.findings().warnings.as_slice());
-        let known = known.unwrap_or_default();
-        let news: Vec<&Problem> = now.findings().warnings.iter().filter(|it| !known.contains(it)).collect();
-        for warning in news.iter().take(LOGGED_WARNINGS) {
-            warn!(%warning, "a field of a manifest has no effect");
-        }
-        if let Some(more) = news.len().checked_sub(LOGGED_WARNINGS).filter(|more| *more > 0) {
-            warn!(file = %path.display(), more, "more fields of this file have no effect; contiv render -f names them");
-        }
         let (path, before) = match self.files.get_key_value(path) {
             Some((path, before)) => (Arc::clone(path), &*before.definitions),
             None => (Arc::from(path), [].as_slice()),

@@ -215,6 +215,7 @@ fn too_large(key: &[u8]) -> Problem {
         reason: format!(
             "the value is larger than {MAX_RESPONSE_BYTES} bytes, which is the most that is read"
         ),
+        is_warning: false,
     }
 }
 

@@ -216,6 +216,7 @@ async fn problem_of_key_ends_with_next_change_of_key() {
         object: None,
         field: None,
         reason: "too large".to_owned(),
+        is_warning: false,
     };
     let problems: Vec<_> = ["/6", "/8", "a.yaml"].map(problem).into();
     let mut stage = Stage::new();

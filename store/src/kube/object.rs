@@ -107,6 +107,7 @@ fn value(kind: Kind, key: &str, json: &str) -> Value {
             object: None,
             field: Some(error.field),
             reason: error.problem,
+            is_warning: false,
         }]),
     }
 }

@@ -131,7 +131,13 @@ mod tests {
     }
 
     fn problem(key: &str) -> Problem {
-        Problem { source: key.to_owned(), object: None, field: None, reason: "bad".to_owned() }
+        Problem {
+            source: key.to_owned(),
+            object: None,
+            field: None,
+            reason: "bad".to_owned(),
+            is_warning: false,
+        }
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> ParsedManifests {
         object: None,
         field: None,
         reason: format!("cannot be read: {error}"),
+        is_warning: false,
     };
     ParsedManifests { problems: vec![problem], is_incomplete: true, ..ParsedManifests::default() }
 }

@@ -15,7 +15,7 @@ use super::{
     node::Node,
     parsed::{ManifestObject, ParsedManifests},
     pod::Pod,
-    service::Service,
+    service::{self, Service},
     strict,
     vpp_node::VppNode,
 };
@@ -33,6 +33,7 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests)
             object: None,
             field: value.is_object().then(|| "kind".to_owned()),
             reason: "this is no Kubernetes object: expected apiVersion and kind".to_owned(),
+            is_warning: false,
         });
         return;
     }
@@ -66,8 +67,16 @@ fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<
         object: Some(object.to_owned()),
         field: Some(field),
         reason,
+        is_warning: false,
     };
     findings.into_iter().map(problem).collect()
+}
+
+/// Warnings of one object.
+fn warnings(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<Problem> {
+    let mut warnings = problems(source, object, findings);
+    warnings.iter_mut().for_each(|warning| warning.is_warning = true);
+    warnings
 }
 
 fn add_failure(failure: Failure, parsed: &mut ParsedManifests) {
@@ -86,7 +95,7 @@ fn read_list(
     parsed: &mut ParsedManifests,
 ) {
     let unknown = strict::unknown_fields_of_list(&list);
-    parsed.warnings.extend(problems(source, &format!("{item_kind}List"), unknown));
+    parsed.warnings.extend(warnings(source, &format!("{item_kind}List"), unknown));
     let items = match list.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         None => Vec::new(),
@@ -97,6 +106,7 @@ fn read_list(
                 object: Some(format!("{item_kind}List")),
                 field: Some("items".to_owned()),
                 reason: "expected a list".to_owned(),
+                is_warning: false,
             });
             return;
         }
@@ -157,7 +167,11 @@ impl Reader<'_> {
         if api_version != known_version {
             return Vec::new();
         }
-        self.problems(strict::unknown_fields(self.kind, &self.value))
+        let mut findings = strict::unknown_fields(self.kind, &self.value);
+        if self.kind == Kind::Service {
+            findings.extend(service::fields_without_effect(&self.value));
+        }
+        warnings(self.source, &self.object_title(), findings)
     }
 
     fn read(self, api_version: &str) -> Result<ManifestObject, Failure> {
@@ -217,9 +231,13 @@ impl Reader<'_> {
 
     /// The problems of this object.
     fn problems(&self, findings: Vec<(String, String)>) -> Vec<Problem> {
+        problems(self.source, &self.object_title(), findings)
+    }
+
+    /// The object, as in "Service default/web".
+    fn object_title(&self) -> String {
         let (namespace, name) = self.identity();
-        let title = kind::title_of(self.title, &namespace, &name);
-        problems(self.source, &title, findings)
+        kind::title_of(self.title, &namespace, &name)
     }
 
     fn failure(&self, findings: Vec<(String, String)>) -> Failure {

@@ -30,7 +30,13 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
                 // Its description is expensive.
                 if parsed.problems.len() <= MAX_REPORTED_PROBLEMS {
                     let reason = document::describe(&document, nodes, error);
-                    parsed.problems.push(Problem { source, object: None, field: None, reason });
+                    parsed.problems.push(Problem {
+                        source,
+                        object: None,
+                        field: None,
+                        reason,
+                        is_warning: false,
+                    });
                 }
             }
         }
@@ -44,7 +50,7 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
             "only the first {MAX_REPORTED_PROBLEMS} problems of this file are reported; there are more"
         );
         let source = name.to_owned();
-        parsed.problems.push(Problem { source, object: None, field: None, reason });
+        parsed.problems.push(Problem { source, object: None, field: None, reason, is_warning: false });
     }
     parsed
 }

@@ -33,7 +33,7 @@ pub struct ParsedManifests {
     pub objects: Vec<ManifestObject>,
     /// The problems of all others.
     pub problems: Vec<Problem>,
-    /// Unknown fields, which have no effect. Their objects are used all the same.
+    /// Fields that have no effect: unknown ones, and some that do not belong to their object. It is used all the same.
     pub warnings: Vec<Problem>,
     /// Objects of kinds that contiv does not use, as in `web.yaml:2: ConfigMap default/settings`.
     pub skipped: Vec<String>,
@@ -98,5 +98,6 @@ pub(crate) fn duplicate(source: &str, key: &Key, first: &str) -> Problem {
         object: Some(kind::title(key)),
         field: None,
         reason: format!("defined in {first} too, and that one is used; remove one of them"),
+        is_warning: false,
     }
 }

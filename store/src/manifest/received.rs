@@ -51,7 +51,13 @@ fn direct<M: Manifest>(kind: Kind, json: &str) -> Option<Object> {
 
 /// The slow path of manifests: it accepts `null` fields, as sent for empty lists, and reports where an error is.
 fn decode_leniently(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<Problem>> {
-    let problem = |reason: String| Problem { source: source.to_owned(), object: None, field: None, reason };
+    let problem = |reason: String| Problem {
+        source: source.to_owned(),
+        object: None,
+        field: None,
+        reason,
+        is_warning: false,
+    };
     let mut value: Value = serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
     if let Some(fields) = value.as_object_mut() {
         // The items of a list do not repeat their kind.

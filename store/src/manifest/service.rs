@@ -7,6 +7,7 @@ mod status;
 
 use contiv_proto::message::service as wire;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{annotation, check::Check, conversion::Manifest, metadata::Metadata};
 use port::Port;
@@ -24,6 +25,27 @@ pub(super) struct Service {
 
 /// The API server's default for `sessionAffinityConfig.clientIP.timeoutSeconds`: three hours.
 const AFFINITY_TIMEOUT: i64 = 10_800;
+
+/// Warnings of fields that are not stored, and do not belong to a service like this one.
+pub(super) fn fields_without_effect(manifest: &Value) -> Vec<(String, String)> {
+    let spec = &manifest["spec"];
+    let word =
+        |field: &str, default| spec[field].as_str().filter(|it| !it.is_empty()).unwrap_or(default).to_owned();
+    let (service_type, affinity) = (word("type", "ClusterIP"), word("sessionAffinity", "None"));
+    let mut findings = Vec::new();
+    if service_type != "LoadBalancer" && !spec["allocateLoadBalancerNodePorts"].is_null() {
+        let reason = format!(
+            "it has no effect: it is for services of type LoadBalancer, and this one is of type {service_type}"
+        );
+        findings.push(("spec.allocateLoadBalancerNodePorts".to_owned(), reason));
+    }
+    if affinity != "ClientIP" && !spec["sessionAffinityConfig"].is_null() {
+        let reason =
+            format!("it has no effect: it is for sessionAffinity ClientIP, and that is {affinity} here");
+        findings.push(("spec.sessionAffinityConfig".to_owned(), reason));
+    }
+    findings
+}
 
 impl Manifest for Service {
     type Message = wire::Service;

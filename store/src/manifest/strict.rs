@@ -355,6 +355,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, uid: x, managedFields: [{manager: kubectl}], ownerReferences: [{name: x}]}
 spec:
+  type: LoadBalancer
   allocateLoadBalancerNodePorts: false
   clusterIPs: [10.96.0.1]
   ports: [{name: a, port: 80, appProtocol: http, targetPort: 8080, nodePort: 30080, protocol: TCP}]
@@ -365,6 +366,30 @@ spec:
 status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80, protocol: TCP}]}]}}
 ";
         assert_eq!(warnings(text), [""; 0]);
+    }
+
+    #[test]
+    fn field_that_does_not_belong_to_its_service_is_warning() {
+        let of = |spec: &str| {
+            warnings(&format!("{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{{spec}}}}}"))
+        };
+        let affinity = "sessionAffinityConfig: {clientIP: {timeoutSeconds: 5}}";
+        assert_eq!(
+            of("allocateLoadBalancerNodePorts: false"),
+            [
+                "web.yaml: Service default/web: spec.allocateLoadBalancerNodePorts: it has no effect: it is for services of \
+              type LoadBalancer, and this one is of type ClusterIP"
+            ]
+        );
+        assert_eq!(
+            of(affinity),
+            [
+                "web.yaml: Service default/web: spec.sessionAffinityConfig: it has no effect: it is for sessionAffinity \
+              ClientIP, and that is None here"
+            ]
+        );
+        assert_eq!(of("type: LoadBalancer, allocateLoadBalancerNodePorts: false"), [""; 0]);
+        assert_eq!(of(&format!("sessionAffinity: ClientIP, {affinity}")), [""; 0]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
-    cluster::{Manifests, Service, ServiceManifest, State, TARGET_PORT},
+    cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
     lab::{Family, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
@@ -149,6 +149,27 @@ status:
 ",
         name = lab.node.host.name,
     )
+}
+
+/// An API server refuses such a service; a folder may have one, as after a change of its type.
+#[test]
+fn node_port_of_cluster_ip_service_stays_closed() -> Result<()> {
+    isolated("node_ports::node_port_of_cluster_ip_service_stays_closed", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let (state, web) = prepare(lab)?;
+        let _agent = start(lab, &state, &[])?;
+        let address = lab.node.host.address(Family::V4).to_string();
+        let open = || answers(lab, &address, web.node_port());
+        assert_eq!(open()?, Protocol::ALL.len());
+        let path = std::path::Path::new(&state.folder()).join("web.yaml");
+        let text = std::fs::read_to_string(&path).map_err(|error| LabError::system("read", error))?;
+        state.write("web.yaml", &text.replace("type: LoadBalancer", "type: ClusterIP"))?;
+        wait_until("the node port is closed", EVENT_TIMEOUT, || open().is_ok_and(|count| count == 0))?;
+        let cluster_ip = web.address(lab, Frontend::ClusterIp, Family::V4);
+        let outcome = lab.pod2.ask_within(Protocol::Tcp, cluster_ip, NO_ANSWER_TIMEOUT)?;
+        assert!(matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
+        Ok(())
+    })
 }
 
 #[test]

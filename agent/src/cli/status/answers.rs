@@ -18,6 +18,7 @@ pub(super) struct Answers {
     sizes: Value,
     renderers: Value,
     quarantine: Value,
+    warnings: Value,
     counters: Result<Value, String>,
     history: Value,
 }
@@ -31,11 +32,15 @@ impl Answers {
         let renderers = get("/renderers").await?;
         let runs_nftables =
             renderers.as_array().into_iter().flatten().any(|one| one["name"] == COUNTING_RENDERER);
+        let status = get("/status").await?;
+        // An earlier agent has none, and no such path.
+        let has_warnings = status["warnings"].as_u64().is_some_and(|count| count > 0);
         Ok(Self {
-            status: get("/status").await?,
+            status,
             sizes: get("/sizes").await?,
             renderers,
             quarantine: get("/quarantine").await?,
+            warnings: if has_warnings { get("/warnings").await? } else { json!([]) },
             // Without its table there are no counters.
             counters: if runs_nftables {
                 get(&format!("/counters?top={TOP_SERVICES}")).await.map_err(|error| error.to_string())
@@ -65,6 +70,7 @@ impl Answers {
             sizes: read(&self.sizes)?,
             renderers: read(&self.renderers)?,
             quarantine: read(&self.quarantine)?,
+            warnings: read(&self.warnings)?,
             connections,
             refused,
             history: read(&self.history)?,
@@ -78,6 +84,7 @@ impl Answers {
             "sizes": self.sizes,
             "renderers": self.renderers,
             "quarantine": self.quarantine,
+            "warnings": self.warnings,
             "counters": self.counters.as_ref().ok(),
         })
     }

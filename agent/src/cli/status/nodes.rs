@@ -253,6 +253,7 @@ fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
         problems
             .push("too many deletions at once: held; `contiv confirm-deletions` lets them count".to_owned());
     }
+    problems.extend(status.node_problem.clone());
     problems.extend(status.forwarding_off.iter().map(ToString::to_string));
     problems.extend(renderers.iter().filter_map(drift_problem));
     problems.extend(quarantine.first().map(|first| match status.quarantined {

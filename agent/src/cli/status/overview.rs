@@ -3,7 +3,7 @@
 use contiv_model::ServiceId;
 
 use crate::{
-    cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView},
+    cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView, WarningView},
     health::{AgentHealth, HealthFacts, is_failing},
 };
 
@@ -17,6 +17,8 @@ pub(super) struct Overview {
     pub(super) sizes: SizesView,
     pub(super) renderers: Vec<RendererStateView>,
     pub(super) quarantine: Vec<QuarantinedView>,
+    /// They are no reason for attention: the objects are used as kube-proxy would use them.
+    pub(super) warnings: Vec<WarningView>,
     /// New connections of the services with the most, or why they are unknown.
     pub(super) connections: Result<Vec<(ServiceId, u64)>, String>,
     /// New connections that no backend could serve.
@@ -37,6 +39,7 @@ impl Overview {
             drift: self.drift().unwrap_or(0),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
             forwarding_off: status.forwarding_off.len(),
+            node_problems: usize::from(status.node_problem.is_some()),
         })
     }
 

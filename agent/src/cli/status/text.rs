@@ -20,6 +20,10 @@ use crate::{
 
 /// How many problems are shown.
 const MAX_PROBLEMS: usize = 3;
+/// How many warnings are shown, where there is room,
+const MAX_WARNINGS: usize = 2;
+/// and the lines around them: one before, the title, and one about the others.
+const AROUND_WARNINGS: usize = 3;
 /// Lines around the rows of the busiest services: one before, the header, and the prompt of the shell after.
 const AROUND_SERVICES: usize = 3;
 
@@ -31,6 +35,9 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
     text.push('\n');
     text.push_str(&renderers(overview, now).within(width).to_string());
     problems(overview, now, width, &mut text);
+    let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES + 1));
+    let room = left.map_or(MAX_WARNINGS, |left| left.saturating_sub(AROUND_WARNINGS) / 2);
+    warnings(overview, room.min(MAX_WARNINGS), width, &mut text);
     let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
     connections(overview, left.unwrap_or(TOP_SERVICES).clamp(1, TOP_SERVICES), width, &mut text);
     text
@@ -48,14 +55,22 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     details.extend(status.started.map(|started| format!("up {}", ago(started, now))));
     line(text, "node", &status.node, TextStyle::Title, width);
     line(text, "agent", &format!("{} ({})", health.text(), details.join(", ")), style, width);
+    if let Some(problem) = &status.node_problem {
+        line(text, "name", problem, TextStyle::Warning, width);
+    }
     let (store, style) = store(status, now);
     line(text, "store", &store, style, width);
     let held = format!(
-        "{}, {}, {}; {} in quarantine",
+        "{}, {}, {}; {} in quarantine{}",
         counted(sizes.services, "service"),
         counted(sizes.service_ports, "port"),
         counted(sizes.backends, "backend"),
-        status.quarantined
+        status.quarantined,
+        if status.warnings == 0 {
+            String::new()
+        } else {
+            format!(", {}", counted(status.warnings, "warning"))
+        }
     );
     let style = if status.quarantined > 0 { TextStyle::Warning } else { TextStyle::Plain };
     line(text, "holds", &held, style, width);
@@ -207,6 +222,25 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
             let _ = writeln!(text, "{}", style.paint(cut(&line, width)));
         }
     }
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more: `contiv status -o json`");
+    }
+}
+
+/// The first warnings, a line for the field and one for the reason.
+fn warnings(overview: &Overview, most: usize, width: Option<usize>, text: &mut String) {
+    let shown = overview.warnings.len().min(most);
+    if shown == 0 {
+        return;
+    }
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "\nWARNINGS");
+    for warning in &overview.warnings[..shown] {
+        for line in [warning.subject(), format!("  {}", warning.reason)] {
+            let _ = writeln!(text, "{}", TextStyle::Warning.paint(cut(&line, width)));
+        }
+    }
+    let more = overview.status.warnings.saturating_sub(shown);
     if more > 0 {
         let _ = writeln!(text, "and {more} more: `contiv status -o json`");
     }

@@ -34,7 +34,7 @@ pub(super) struct SupportBundle {
 }
 
 /// The requests to the agent, with the file of the answer in the archive.
-const ANSWERS: [(&str, &str); 12] = [
+const ANSWERS: [(&str, &str); 13] = [
     ("/config", "agent/config.toml"),
     ("/status", "agent/status.json"),
     ("/readiness", "agent/readiness.json"),
@@ -43,6 +43,7 @@ const ANSWERS: [(&str, &str); 12] = [
     ("/snapshot", "agent/snapshot.json"),
     ("/nodes", "agent/nodes.json"),
     ("/quarantine", "agent/quarantine.json"),
+    ("/warnings", "agent/warnings.json"),
     ("/health-checks", "agent/health-checks.json"),
     ("/controller/event-history", "agent/event-history.json"),
     ("/log/level", "agent/log-level.json"),

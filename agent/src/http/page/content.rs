@@ -9,7 +9,7 @@ use crate::{
     counters::ServiceConnections,
     health::{AgentHealth, HealthFacts, is_failing},
     metrics::ServiceSizes,
-    node::{Quarantined, Record, RendererView, Status},
+    node::{Quarantined, Record, RendererView, Status, Warning},
 };
 
 /// The content of the page.
@@ -24,6 +24,7 @@ pub(super) struct Content {
     /// None if nothing is counted.
     pub(super) connections: Option<Vec<ServiceConnections>>,
     pub(super) quarantine: Vec<Quarantined>,
+    pub(super) warnings: Vec<Warning>,
     pub(super) history: Vec<Record>,
 }
 
@@ -40,6 +41,7 @@ impl Content {
             drift: self.drift(),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
             forwarding_off: self.forwarding_off.len(),
+            node_problems: usize::from(self.status.node_problem.is_some()),
         })
     }
 

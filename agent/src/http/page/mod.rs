@@ -33,7 +33,8 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
         connections: api.counters.by_service(services.clone()).await.ok(),
         services,
         unserved: api.query(|core| core.unserved_services().collect()).await?,
-        quarantine: api.query(move |core| core.quarantine(0)).await?,
+        quarantine: api.query(|core| core.quarantine(0)).await?,
+        warnings: api.query(|core| core.warnings(0)).await?,
         history: api.query(move |core| query.records(core, Instant::now())).await?,
     };
     Ok(Html(render(&content)))
@@ -44,6 +45,7 @@ fn render(content: &Content) -> String {
     sections::state(content, &mut page);
     sections::renderers(&content.renderers, &mut page);
     sections::quarantine(&content.quarantine, content.status.quarantined, &mut page);
+    sections::warnings(&content.warnings, content.status.warnings, &mut page);
     plot::plots(&content.history, &mut page);
     sections::trace_form(&mut page);
     sections::events(&content.history, &mut page);

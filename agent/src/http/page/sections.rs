@@ -12,7 +12,7 @@ use super::{
 use crate::{
     health::AgentHealth,
     http::ENDPOINTS,
-    node::{Outcome, Quarantined, Record, RendererView},
+    node::{Outcome, Quarantined, Record, RendererView, Warning},
     plural::counted,
 };
 
@@ -81,6 +81,9 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         let drift = colored(&format!("{drift} in the kernel differ: see `contiv verify`"), "warn");
         rows.push(vec![Box::new("drift"), Box::new(drift)]);
     }
+    if let Some(problem) = &status.node_problem {
+        rows.push(vec![Box::new("name of the node"), Box::new(colored(problem, "warn"))]);
+    }
     if status.held_deletions.is_some() {
         rows.push(vec![
             Box::new("deletions"),
@@ -143,12 +146,33 @@ pub(super) fn quarantine(quarantine: &[Quarantined], count: usize, page: &mut Pa
         &["object", "reason", "where", "in use", "since"],
         &quarantine.iter().map(row).collect::<Vec<_>>(),
     );
-    if count > quarantine.len() {
-        page.paragraph(&format!(
-            "And {} more: /quarantine?skip={}",
-            count - quarantine.len(),
-            quarantine.len()
-        ));
+    more(quarantine.len(), count, "/quarantine", page);
+}
+
+/// The first rows, and how many there are. Nothing without a warning.
+pub(super) fn warnings(warnings: &[Warning], count: usize, page: &mut Page) {
+    if warnings.is_empty() {
+        return;
+    }
+    page.heading("Warnings");
+    let row = |warning: &Warning| -> Row {
+        let Warning { source, object, field, reason, since } = warning;
+        let text = field.iter().chain([reason]).map(String::as_str).collect::<Vec<_>>().join(": ");
+        vec![
+            Box::new(object.as_ref().unwrap_or(source).clone()),
+            Box::new(colored(&text, "warn")),
+            Box::new(source.clone()),
+            Box::new(colored(&format!("{since:.0}"), "time")),
+        ]
+    };
+    page.table(&["object", "warning", "where", "since"], &warnings.iter().map(row).collect::<Vec<_>>());
+    more(warnings.len(), count, "/warnings", page);
+}
+
+/// How many entries are not shown, and where they are.
+fn more(shown: usize, count: usize, path: &str, page: &mut Page) {
+    if count > shown {
+        page.paragraph(&format!("And {} more: {path}?skip={shown}", count - shown));
     }
 }
 

@@ -1,9 +1,18 @@
-//! The Node object of this node: when it is deleted, its data stays active, so that node ports keep working, as in kube-proxy.
+//! The Node object of this node: when it is deleted, its data stays active, so that node ports keep working, as in kube-proxy; and
+//! a store with Node objects that has none of this node's name is reported.
 
-use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync, wire};
-use tracing::warn;
+use std::collections::BTreeSet;
 
-/// The key of this node's Node object, and whether it was deleted.
+use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync, object::ObjectKind, wire};
+use strsim::levenshtein;
+use tracing::{info, warn};
+
+use super::places::Places;
+
+/// How many names of nodes are given without a near one.
+const NAMED_NODES: usize = 3;
+
+/// The key of this node's Node object, and whether it is missing.
 #[derive(Debug)]
 pub(super) struct OwnNode {
     name: NodeName,
@@ -11,12 +20,83 @@ pub(super) struct OwnNode {
     /// Its full key; empty if the name of the node cannot be part of a key.
     path: String,
     is_deleted: bool,
+    /// Why the store lacks it, if it should have it: it has Node objects, or is an API server, which always has them.
+    missing: Option<String>,
+    is_of_api_server: bool,
+    /// Whether the configuration has the addresses of this node.
+    has_addresses: bool,
 }
 
 impl OwnNode {
-    pub(super) fn new(name: NodeName) -> Self {
-        let path = own_node_key(&name);
-        Self { object: ObjectKey::Node(name.clone()), name, path, is_deleted: false }
+    /// The node of this name; `has_addresses` if the configuration has its addresses.
+    pub(super) fn new(name: NodeName, store: &str, has_addresses: bool) -> Self {
+        Self {
+            object: ObjectKey::Node(name.clone()),
+            path: own_node_key(&name),
+            name,
+            is_deleted: false,
+            missing: None,
+            is_of_api_server: Places::of_store(store).is_of_api_server,
+            has_addresses,
+        }
+    }
+
+    /// What is wrong with the Node object, for users.
+    pub(super) fn problem(&self) -> Option<String> {
+        let gone =
+            "its Node object is gone from the store; its addresses stay active until there is a new one";
+        self.missing.clone().or_else(|| self.is_deleted.then(|| gone.to_owned()))
+    }
+
+    /// Checks whether the store has a Node object of this name. To be called when Node objects may have changed.
+    pub(super) fn check(&mut self, processor: &Processor) {
+        let before = self.missing.take();
+        self.missing = self.find_missing(processor);
+        match (&before, &self.missing) {
+            (None, Some(problem)) => {
+                warn!(node_name = %self.name, problem, "the name of this node is not in the store");
+            }
+            (Some(_), None) => info!(node_name = %self.name, "the name of this node is in the store now"),
+            _ => {}
+        }
+    }
+
+    fn find_missing(&self, processor: &Processor) -> Option<String> {
+        if processor.object(&self.object).is_some() {
+            return None;
+        }
+        // Contiv's records name nodes too.
+        let nodes = processor.nodes();
+        if nodes.iter().any(|node| node.this_node) {
+            return None;
+        }
+        let mut names: BTreeSet<NodeName> = nodes.into_iter().map(|node| node.name).collect();
+        if names.is_empty() {
+            // A folder needs no Node objects. Of an API server only this node's own is read.
+            if !self.is_of_api_server {
+                return None;
+            }
+            names = processor.nodes_of_endpoints();
+        }
+        let nearest = nearest(&self.name.0, &names);
+        // A machine outside the cluster has no Node object; its configuration has its addresses.
+        if self.has_addresses && !nearest.is_some_and(|name| has_same_host(&self.name.0, &name.0)) {
+            return None;
+        }
+        let advice = match nearest {
+            Some(name) => format!("did you mean {name}?"),
+            None if names.is_empty() => "see `kubectl get nodes`.".to_owned(),
+            None => {
+                let first: Vec<&str> = names.iter().take(NAMED_NODES).map(|name| &*name.0).collect();
+                let more = if names.len() > NAMED_NODES { ", …" } else { "" };
+                format!("it has {}{more}.", first.join(", "))
+            }
+        };
+        let ports = if self.has_addresses { "" } else { ", and node ports have no address" };
+        Some(format!(
+            "the store has no Node object of this name: {advice} Set node-name: until then no endpoint is local for policy \
+             Local{ports}"
+        ))
     }
 
     /// Its name.
@@ -58,6 +138,16 @@ impl OwnNode {
         }
     }
 
+    /// Whether one of these events is about a Node object, or a record of Contiv's.
+    pub(super) fn is_concerned(events: &[Event]) -> bool {
+        let is_node = |kind| matches!(kind, ObjectKind::Node | ObjectKind::VppNode);
+        events.iter().any(|event| match event {
+            Event::Put(object) => is_node(object.kind()),
+            Event::Delete(key) => is_node(key.kind()),
+            _ => false,
+        })
+    }
+
     fn is(&self, object: &Object) -> bool {
         matches!(object, Object::Node(node) if node.name == self.name)
     }
@@ -71,6 +161,22 @@ impl OwnNode {
         }
         self.is_deleted = is_deleted;
     }
+}
+
+/// The name that is probably meant: one with the same host name, short or long; else one of which at most a third of the letters
+/// differ.
+fn nearest<'a>(name: &str, names: &'a BTreeSet<NodeName>) -> Option<&'a NodeName> {
+    let lower = name.to_lowercase();
+    let distance = |other: &&NodeName| levenshtein(&lower, &other.0.to_lowercase());
+    let is_near = |other: &&NodeName| distance(other) <= other.0.len().min(name.len()) / 3;
+    let same_host = names.iter().find(|other| has_same_host(name, &other.0));
+    same_host.or_else(|| names.iter().filter(is_near).min_by_key(distance))
+}
+
+/// Whether both are names of one host, as with and without its domain.
+fn has_same_host(one: &str, other: &str) -> bool {
+    let host = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    host(one) == host(other)
 }
 
 /// The full key of the Node object of this name; empty where the name cannot be part of a key.

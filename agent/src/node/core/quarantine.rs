@@ -1,7 +1,5 @@
 //! Objects in the store that the agent or a renderer cannot use.
 
-mod log_rate_limiter;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -14,11 +12,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tracing::{info, warn};
 
+use super::{log_rate_limiter::LogRateLimiter, places::Places};
 use crate::node::{
     decode::{BadValue, ValueStatus},
     message::Now,
 };
-use log_rate_limiter::LogRateLimiter;
 
 /// The most entries in one list: a store can have hundreds of thousands of invalid values, and the core makes the list.
 const MAX_LISTED: usize = 1000;
@@ -26,14 +24,10 @@ const MAX_LISTED: usize = 1000;
 /// The reason of a service that has backends and refuses all connections, as `contiv trace` gives it.
 const OTHER_FAMILY: RejectReason = RejectReason::BackendsOfOtherFamily;
 
-/// The place of objects of an API server, which have no file and no key.
-const API_SERVER: &str = "the API server";
-
 /// Unusable values and manifests, until they are repaired or deleted.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    /// Whether the store is an API server, whose keys are internal and mean nothing to users.
-    is_of_api_server: bool,
+    places: Places,
     /// By full key.
     values: BTreeMap<String, BadEntry>,
     /// The problems of the store itself, with their times.
@@ -78,23 +72,18 @@ pub struct Quarantined {
 impl Quarantine {
     /// An empty quarantine for this store.
     pub(super) fn of_store(store: &str) -> Self {
-        Self { is_of_api_server: store.starts_with("kube:"), ..Self::default() }
-    }
-
-    /// The place of a value or manifest that was read from `source`.
-    fn shown_source(&self, source: &str, object: Option<&String>) -> String {
-        let is_key = self.is_of_api_server && object.is_some();
-        if is_key { API_SERVER.to_owned() } else { source.to_owned() }
-    }
-
-    /// A problem with its place in the form of [`Quarantine::shown_source`].
-    pub(super) fn with_shown_source(&self, problem: &Problem) -> Problem {
-        Problem { source: self.shown_source(&problem.source, problem.object.as_ref()), ..problem.clone() }
+        Self { places: Places::of_store(store), ..Self::default() }
     }
 
     /// Whether the store itself reports a problem with the value of this key.
     fn has_problem_of(&self, key: &str) -> bool {
-        let first = Problem { source: key.to_owned(), object: None, field: None, reason: String::new() };
+        let first = Problem {
+            source: key.to_owned(),
+            object: None,
+            field: None,
+            reason: String::new(),
+            is_warning: false,
+        };
         self.problems.range(first..).next().is_some_and(|(problem, _)| problem.source == key)
     }
 
@@ -129,7 +118,7 @@ impl Quarantine {
             return;
         }
         let since = known.map_or(now.time, |known| known.since);
-        let is_reported_by_store = self.is_of_api_server && is_empty;
+        let is_reported_by_store = self.places.is_of_api_server && is_empty;
         if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.as_ref().map(ToString::to_string);
             let message = if is_used {
@@ -137,7 +126,7 @@ impl Quarantine {
             } else {
                 "a stored value cannot be used; its last good state stays active"
             };
-            warn!(source = self.shown_source(&key, object.as_ref()), object, reason, "{message}");
+            warn!(source = self.places.shown(&key, object.as_ref()), object, reason, "{message}");
         }
         self.values.insert(key, BadEntry { object, reason, is_used, is_reported_by_store, since });
     }
@@ -147,27 +136,28 @@ impl Quarantine {
         let Some(BadEntry { object, is_reported_by_store, .. }) = self.values.remove(key) else { return };
         if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
-            info!(source = self.shown_source(key, object.as_ref()), object, "left the quarantine");
+            info!(source = self.places.shown(key, object.as_ref()), object, "left the quarantine");
         }
     }
 
-    /// Replaces the problems of the store itself.
-    pub(super) fn replace_problems(&mut self, problems: Vec<Problem>, now: Now) {
+    /// Replaces the problems of the store itself. True if that changed any.
+    pub(super) fn replace_problems(&mut self, problems: Vec<Problem>, now: Now) -> bool {
         let before = std::mem::take(&mut self.problems);
         for problem in problems {
             let since = before.get(&problem).copied();
             if since.is_none() && self.log.allow(now.instant) {
-                let problem = self.with_shown_source(&problem);
+                let problem = self.places.shown_problem(&problem);
                 warn!(%problem, "a manifest cannot be used; its last good state stays active");
             }
             self.problems.insert(problem, since.unwrap_or(now.time));
         }
         for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
             if self.log.allow(now.instant) {
-                let Problem { source, object, .. } = self.with_shown_source(problem);
+                let Problem { source, object, .. } = self.places.shown_problem(problem);
                 info!(source, object, "left the quarantine");
             }
         }
+        !before.keys().eq(self.problems.keys())
     }
 
     /// Replaces the services that a renderer could not render.
@@ -238,7 +228,7 @@ impl Quarantine {
             let key = wire::stored_key(&object).map(|key| key.to_path()).unwrap_or_default();
             let title = object.to_string();
             Quarantined {
-                source: self.shown_source(&key, Some(&title)),
+                source: self.places.shown(&key, Some(&title)),
                 object: Some(title),
                 field: None,
                 reason: OTHER_FAMILY.to_string(),
@@ -276,7 +266,7 @@ impl Quarantine {
         let title = object.as_ref().map(ToString::to_string);
         let state = |object: &ObjectKey| active_state(is_known(object));
         Quarantined {
-            source: self.shown_source(key, title.as_ref()),
+            source: self.places.shown(key, title.as_ref()),
             object: title,
             field: None,
             reason: reason.clone(),
@@ -293,7 +283,7 @@ impl Quarantine {
     ) -> Quarantined {
         let object = problem.object.as_deref().and_then(object_of);
         Quarantined {
-            source: self.shown_source(&problem.source, problem.object.as_ref()),
+            source: self.places.shown(&problem.source, problem.object.as_ref()),
             object: problem.object.clone(),
             field: problem.field.clone(),
             reason: problem.reason.clone(),

@@ -13,6 +13,9 @@ use super::{
 pub struct Status {
     /// This node.
     pub node: String,
+    /// What is wrong with its Node object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_problem: Option<String>,
     /// The agent's version.
     pub version: &'static str,
     /// When the agent has started.
@@ -38,6 +41,8 @@ pub struct Status {
     pub store_down: Option<StoreDown>,
     /// The number of objects in quarantine.
     pub quarantined: usize,
+    /// The number of warnings about objects that are used.
+    pub warnings: usize,
     /// The number of events since the start.
     pub events: u64,
 }

@@ -25,6 +25,10 @@ pub struct DecodedList {
     pub names: StringInterner,
     /// Values that cannot be used, or only in part.
     pub bad: Vec<BadValue>,
+    /// Warnings of the fields of values.
+    pub warnings: Vec<Problem>,
+    /// The external workloads that no controller serves.
+    pub unserved: Vec<Problem>,
     /// The problems of the store itself.
     pub problems: Vec<Problem>,
     /// All entries; none for a saved state.
@@ -70,10 +74,12 @@ impl ListDecoder {
         let list = &mut self.0;
         let decoded = in_shares(&pieces, PIECES_PER_THREAD, decode_share);
         let mut decoded: Vec<_> = decoded.into_iter().flatten().collect();
-        decoded.iter_mut().flat_map(|(objects, _)| objects).for_each(|object| list.names.share(object));
-        for (objects, bad) in decoded {
+        let objects = decoded.iter_mut().flat_map(|values| &mut values.objects);
+        objects.for_each(|object| list.names.share(object));
+        for DecodedValues { objects, bad, warnings } in decoded {
             list.resync.objects.extend(objects);
             list.bad.extend(bad);
+            list.warnings.extend(warnings);
         }
     }
 
@@ -88,14 +94,20 @@ impl ListDecoder {
             let objects: BTreeSet<ObjectKey> = replaced.iter().filter_map(of_key).collect();
             self.0.entries.retain(|key| !replaced.contains(key));
             self.0.bad.retain(|bad| !replaced.contains(&bad.key));
+            self.0.warnings.retain(|warning| !replaced.contains(&warning.source));
             self.0.resync.objects.retain(|object| !objects.contains(&object.key()));
         }
         self.add(entries);
     }
 
-    /// How many slices of external workloads the controller has not written, when all pages are there.
-    pub(super) fn missing_slices(&self) -> usize {
-        derived::missing(&self.0.entries)
+    /// The entries so far.
+    pub(super) const fn entries(&self) -> &PackedEntries {
+        &self.0.entries
+    }
+
+    /// Sets the external workloads that no controller serves.
+    pub(super) fn set_unserved(&mut self, unserved: Vec<Problem>) {
+        self.0.unserved = unserved;
     }
 
     /// The complete list, as read at this revision.
@@ -108,21 +120,31 @@ impl ListDecoder {
     }
 }
 
-/// The objects, and the values that cannot be used or only in part. Objects share `names`.
-fn decode_all(entries: &[Entry], names: &mut StringInterner) -> (Vec<Object>, Vec<BadValue>) {
+/// The content of several entries.
+struct DecodedValues {
+    objects: Vec<Object>,
+    /// Values that cannot be used, or only in part.
+    bad: Vec<BadValue>,
+    warnings: Vec<Problem>,
+}
+
+/// Decodes entries. Objects share `names`.
+fn decode_all(entries: &[Entry], names: &mut StringInterner) -> DecodedValues {
     let (mut objects, mut bad) = (Vec::with_capacity(entries.len()), Vec::new());
+    let mut all_warnings = Vec::new();
     for entry in entries {
         match decode(entry) {
-            DecodedValue::Good(Event::Put(mut object), _, partly) => {
+            DecodedValue::Good { event: Event::Put(mut object), partly, warnings, .. } => {
                 names.share(&mut object);
                 objects.push(object);
                 bad.extend(partly.map(|bad| *bad));
+                all_warnings.extend(warnings);
             }
-            DecodedValue::Good(..) | DecodedValue::Ignored => {}
+            DecodedValue::Good { .. } | DecodedValue::Ignored => {}
             DecodedValue::Bad(value) => bad.push(value),
         }
     }
-    (objects, bad)
+    DecodedValues { objects, bad, warnings: all_warnings }
 }
 
 #[cfg(test)]

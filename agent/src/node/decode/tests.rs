@@ -46,7 +46,7 @@ fn slices_of_workloads_are_derived_once_also_after_a_restart() {
     let second = listed(&mut decoder, saved.clone());
     assert_eq!(second.resync.objects.len(), 2);
     assert!(second.entries.into_entries().eq(saved));
-    assert_eq!(decoder.missing_slices, 0);
+    assert_eq!(second.unserved, []);
 }
 
 #[test]
@@ -69,14 +69,76 @@ fn derived_slice_takes_the_place_of_another_with_its_name() {
     assert_ne!(entries, stored, "the derived one");
 }
 
+/// The unserved workloads after a batch; none if they are as before.
+fn unserved_after(decoder: &mut Decoder, changes: Vec<Change>) -> Option<Vec<String>> {
+    let batch = Batch { revision: 2, changes };
+    let Some(StoreEvent::Changed(_, decoded)) = decoder.decode(FeedEvent::Changed(batch)) else { panic!() };
+    let objects = |all: Vec<Problem>| all.into_iter().filter_map(|warning| warning.object).collect();
+    decoded.unserved.map(objects)
+}
+
 #[test]
-fn slices_that_no_controller_wrote_are_missing() {
+fn workload_without_written_slice_is_unserved_in_a_list() {
     let mut decoder = Decoder::new(Timestamp::MIN);
     let list = listed(&mut decoder, with_workload());
-    assert_eq!((list.resync.objects.len(), decoder.missing_slices), (1, 1));
+    let [warning] = list.unserved.as_slice() else { panic!("{:?}", list.unserved) };
+    assert_eq!(warning.object.as_deref(), Some("externalworkload default/vm"));
+    assert!(warning.is_warning && warning.reason.contains("--enable external-workloads"), "{warning}");
     let written = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
-    listed(&mut decoder, written.into_entries().collect());
-    assert_eq!(decoder.missing_slices, 0);
+    let mut written: Vec<Entry> = written.into_entries().collect();
+    assert_eq!(listed(&mut decoder, written.clone()).unserved, []);
+    // Also where it has served another service.
+    for entry in with_workload() {
+        let value = String::from_utf8(entry.value.to_vec()).unwrap().replace("\"web\"", "\"db\"");
+        let key = entry.key.replace("/web/", "/db/").replace("/vm/", "/vm-2/");
+        written.push(Entry { key, value: value.into(), ..entry });
+    }
+    let unserved: Vec<_> =
+        listed(&mut decoder, written).unserved.into_iter().filter_map(|it| it.object).collect();
+    assert_eq!(unserved, ["externalworkload default/vm-2"]);
+}
+
+#[test]
+fn workload_that_is_applied_is_unserved_until_its_slice_is_written() {
+    let mut decoder = Decoder::new(Timestamp::MIN);
+    let [service, workload] = &with_workload()[..] else { panic!() };
+    let put = |entry: &Entry| Change::Put(entry.clone());
+    // The services of a list are known only if it has a workload.
+    assert_eq!(listed(&mut decoder, vec![service.clone()]).unserved, []);
+    assert_eq!(unserved_after(&mut decoder, vec![put(workload)]), None);
+    assert!(decoder.needs_list());
+    let vm = || vec!["externalworkload default/vm".to_owned()];
+    assert_eq!(listed(&mut decoder, with_workload()).unserved.len(), 1);
+
+    let derived = listed(&mut Decoder::new(Timestamp::MIN).deriving_slices(), with_workload()).entries;
+    let slice = derived.into_entries().find(|entry| entry.key.contains("/endpointslice/")).unwrap();
+    assert_eq!(unserved_after(&mut decoder, vec![put(&slice)]), Some(vec![]));
+    assert_eq!(unserved_after(&mut decoder, vec![Change::Delete { key: slice.key.clone() }]), Some(vm()));
+    assert_eq!(unserved_after(&mut decoder, vec![Change::Delete { key: service.key.clone() }]), Some(vec![]));
+    assert_eq!(unserved_after(&mut decoder, vec![put(service)]), Some(vm()));
+    assert_eq!(
+        unserved_after(&mut decoder, vec![Change::Delete { key: workload.key.clone() }]),
+        Some(vec![])
+    );
+    // Workloads are as before, so they apply without another list.
+    assert_eq!(unserved_after(&mut decoder, vec![put(workload)]), Some(vm()));
+    assert!(!decoder.needs_list());
+}
+
+/// As in a list.
+#[test]
+fn derived_slice_is_not_replaced_by_a_change_of_the_store() {
+    let mut decoder = Decoder::new(Timestamp::MIN).deriving_slices();
+    let list = listed(&mut decoder, with_workload());
+    let slice = list.entries.into_entries().find(|entry| entry.key.contains("/endpointslice/")).unwrap();
+    let foreign = Entry { value: r#"{"address_type":"IPv4","service_name":"web"}"#.into(), ..slice.clone() };
+    for change in [Change::Put(foreign), Change::Delete { key: slice.key }] {
+        let batch = Batch { revision: 2, changes: vec![change] };
+        let Some(StoreEvent::Changed(batch, decoded)) = decoder.decode(FeedEvent::Changed(batch)) else {
+            panic!()
+        };
+        assert_eq!((batch.changes, decoded.events), (vec![], vec![]));
+    }
 }
 
 #[test]
@@ -140,7 +202,7 @@ fn value_with_an_unknown_word_is_used_and_reported() {
     assert!(matches!(&decoded.events[..], [Event::Put(object)] if object.key() == web()));
     let [ValueStatus::Partly(partly)] = decoded.statuses.as_slice() else { panic!("{:?}", decoded.statuses) };
     assert!(partly.is_used && partly.object == Some(web()));
-    for part in ["cluster_ip: \"10.96.0.041\"", "10.96.0.41", "external_traffic_policy: \"Near\""] {
+    for part in ["spec.clusterIP: \"10.96.0.041\"", "10.96.0.41", "spec.externalTrafficPolicy: \"Near\""] {
         assert!(partly.reason.contains(part), "{}", partly.reason);
     }
     let list = decoded_list(vec![entry]);

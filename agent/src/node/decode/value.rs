@@ -2,10 +2,10 @@
 
 use contiv_model::{
     Event, Object, ObjectKey,
-    wire::{self, Decoded, FieldError},
+    wire::{self, Decoded, FieldError, FieldWarning, Findings},
 };
 use contiv_proto::Key;
-use contiv_store::Entry;
+use contiv_store::{Entry, Problem};
 
 /// Larger than any object of Kubernetes, whose requests are limited to 3 MiB, and of etcd, 1.5 MiB by default.
 pub(super) const MAX_VALUE_SIZE: usize = 4 << 20;
@@ -29,8 +29,16 @@ pub struct BadValue {
 /// The result of decoding one entry or change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodedValue {
-    /// An event, with its trigger time if there is one, and the part that is not used, if there is one.
-    Good(Event, Option<String>, Option<Box<BadValue>>),
+    /// An event.
+    Good {
+        event: Event,
+        /// Its trigger time, if there is one.
+        triggered: Option<String>,
+        /// The part that is not used, if there is one.
+        partly: Option<Box<BadValue>>,
+        /// Warnings of its fields. Their source is the key.
+        warnings: Vec<Problem>,
+    },
     /// Irrelevant to the processor.
     Ignored,
     /// Not for the processor: a value that cannot be used, or of which a part is used elsewhere.
@@ -53,17 +61,29 @@ pub(super) fn decode(entry: &Entry) -> DecodedValue {
         return bad(wire::object_key(&key), reason);
     }
     match wire::decode_all(&key, &entry.value, entry.create_revision) {
-        Ok(Decoded { object, warnings, triggered }) => {
-            let partly = (!warnings.is_empty()).then(|| BadValue {
+        Ok(Decoded { object, findings: Findings { invalid, warnings }, triggered }) => {
+            let partly = (!invalid.is_empty()).then(|| BadValue {
                 key: entry.key.clone(),
                 object: object.as_ref().map(Object::key),
-                reason: join(&key, &warnings),
+                reason: join(&key, &invalid),
                 is_used: true,
                 is_empty: false,
             });
             match (object, partly) {
                 (Some(object), partly) => {
-                    DecodedValue::Good(Event::Put(object), triggered, partly.map(Box::new))
+                    let warning = |FieldWarning { field, reason }| Problem {
+                        source: entry.key.clone(),
+                        object: Some(key.to_string()),
+                        field: Some(field),
+                        reason,
+                        is_warning: true,
+                    };
+                    DecodedValue::Good {
+                        event: Event::Put(object),
+                        triggered,
+                        partly: partly.map(Box::new),
+                        warnings: warnings.into_iter().map(warning).collect(),
+                    }
                 }
                 // An external workload.
                 (None, Some(partly)) => DecodedValue::Bad(partly),
@@ -74,13 +94,18 @@ pub(super) fn decode(entry: &Entry) -> DecodedValue {
     }
 }
 
-fn join(key: &Key, warnings: &[FieldError]) -> String {
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    format!("{key}: {}", warnings.join("; "))
+fn join(key: &Key, invalid: &[FieldError]) -> String {
+    let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+    format!("{key}: {}", invalid.join("; "))
 }
 
 /// The deletion of a key that names no object changes nothing.
 pub(super) fn decode_deletion(key: &str) -> DecodedValue {
     let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
-    object.map_or(DecodedValue::Ignored, |object| DecodedValue::Good(Event::Delete(object), None, None))
+    object.map_or(DecodedValue::Ignored, |object| DecodedValue::Good {
+        event: Event::Delete(object),
+        triggered: None,
+        partly: None,
+        warnings: Vec::new(),
+    })
 }

@@ -199,19 +199,6 @@ fn unreadable_service_keeps_its_slices() {
     assert_eq!(store.backends(), backends(&[]));
 }
 
-#[test]
-fn missing_controller_is_noticed_by_slices_it_would_write() {
-    let entries = [service("web", "web"), workload("vm-1", "web", "192.0.2.1")];
-    assert_eq!(missing(&packed(&entries)), 1);
-    let written: Vec<Entry> = DerivedStore::listed(entries).entries.into_values().collect();
-    assert_eq!(missing(&packed(&written)), 0);
-    assert_eq!(
-        missing(&packed(&[service("web", "web"), workload("vm-1", "other", "192.0.2.1")])),
-        0,
-        "none is needed"
-    );
-}
-
 /// One of a few services or workloads: put with one of a few labels and addresses, or deleted.
 fn any_change() -> impl Strategy<Value = Change> {
     let apps = prop::sample::select(vec!["a", "b"]);

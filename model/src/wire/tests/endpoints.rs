@@ -28,8 +28,8 @@ fn invalid_endpoints_are_named() {
         Kind::Endpoints,
         r#"{"endpoint_subsets":[{},{"addresses":[{"ip":"10.1.2.8"},{"ip":""}],"ports":[{"port":0}]}]}"#,
     );
-    assert!(problems[0].starts_with("endpoint_subsets[1].addresses[1].ip: \"\""), "{problems:?}");
-    assert!(problems[1].starts_with("endpoint_subsets[1].ports[0].port: 0"), "{problems:?}");
+    assert!(problems[0].starts_with("subsets[1].addresses[1].ip: \"\""), "{problems:?}");
+    assert!(problems[1].starts_with("subsets[1].ports[0].port: 0"), "{problems:?}");
 }
 
 #[test]

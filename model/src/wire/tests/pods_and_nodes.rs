@@ -58,7 +58,7 @@ fn interface_that_services_use_needs_address() {
     let Object::IpAllocation(allocation) = object else { panic!("{object:?}") };
     assert_eq!(allocation.service_endpoint().unwrap().ip, Some("10.5.0.1".parse().unwrap()));
     let problems = problems(Kind::IpAllocation, &value(""));
-    assert!(problems[0].starts_with("custom_interfaces[0].ip_address: "), "{problems:?}");
+    assert!(problems[0].starts_with("spec.custom_interfaces[0].ip_address: "), "{problems:?}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn weight_of_pod_is_annotation() {
     assert_eq!(weight("{}"), 1);
     assert_eq!(weight(r#"{"annotations":{"contiv.io/weight":"255"}}"#), 255);
     let problems = problems(Kind::Pod, r#"{"annotations":{"contiv.io/weight":"256"}}"#);
-    assert!(problems[0].starts_with("annotations[contiv.io/weight]: \"256\""), "{problems:?}");
+    assert!(problems[0].starts_with("metadata.annotations[contiv.io/weight]: \"256\""), "{problems:?}");
 }
 
 #[test]

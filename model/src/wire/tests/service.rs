@@ -112,10 +112,10 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
             "loadbalancer_source_ranges":["fd00::/8","10.0.0.1"],"health_check_node_port":-1}"#,
     );
     for (field, hint) in [
-        ("annotations[contiv.io/balance]: ", "neither random nor client-address"),
-        ("annotations[contiv.io/prefer-local]: ", "neither false nor true"),
-        ("loadbalancer_source_ranges[1]: ", "address range"),
-        ("health_check_node_port: ", "1 to 65535"),
+        ("metadata.annotations[contiv.io/balance]: ", "neither random nor client-address"),
+        ("metadata.annotations[contiv.io/prefer-local]: ", "neither false nor true"),
+        ("spec.loadBalancerSourceRanges[1]: ", "address range"),
+        ("spec.healthCheckNodePort: ", "1 to 65535"),
     ] {
         let found = problems.iter().find(|problem| problem.starts_with(field));
         assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
@@ -147,12 +147,12 @@ fn invalid_service_fields_are_named_with_valid_values() {
             "cluster_ip":"10.96.0.300","cluster_ips":["10.96.0.1","10.96.0.2"],"external_ips":["127.0.0.1"]}"#,
     );
     for (field, hint) in [
-        ("port[0].port: ", "1 to 65535"),
-        ("port[0].name: ", "hyphens"),
-        ("port[1].node_port: ", "1 to 65535"),
-        ("cluster_ip: ", "10.1.2.3"),
-        ("cluster_ips[1]: ", "at most one"),
-        ("external_ips[0]: ", "loopback"),
+        ("spec.ports[0].port: ", "1 to 65535"),
+        ("spec.ports[0].name: ", "hyphens"),
+        ("spec.ports[1].nodePort: ", "1 to 65535"),
+        ("spec.clusterIP: ", "10.1.2.3"),
+        ("spec.clusterIPs[1]: ", "at most one"),
+        ("spec.externalIPs[0]: ", "loopback"),
     ] {
         let found = problems.iter().find(|problem| problem.starts_with(field));
         assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
@@ -176,13 +176,13 @@ fn service_with_unknown_values_keeps_rest() {
     let policies = (service.external_policy, service.internal_policy);
     assert_eq!(policies, (TrafficPolicy::Cluster, TrafficPolicy::Cluster));
     for (field, hint) in [
-        ("port[0].protocol: ", "TCP, UDP or SCTP"),
-        ("service_type: ", "ClusterIP, NodePort, LoadBalancer, ExternalName"),
-        ("session_affinity: ", "None, ClientIP"),
-        ("external_traffic_policy: ", "Cluster, Local"),
-        ("internal_traffic_policy: ", "Cluster, Local"),
-        ("ip_families[1]: ", "IPv4, IPv6"),
-        ("load_balancer_ingress[0].ip_mode: ", "VIP, Proxy"),
+        ("spec.ports[0].protocol: ", "TCP, UDP or SCTP"),
+        ("spec.type: ", "ClusterIP, NodePort, LoadBalancer, ExternalName"),
+        ("spec.sessionAffinity: ", "None, ClientIP"),
+        ("spec.externalTrafficPolicy: ", "Cluster, Local"),
+        ("spec.internalTrafficPolicy: ", "Cluster, Local"),
+        ("spec.ipFamilies[1]: ", "IPv4, IPv6"),
+        ("status.loadBalancer.ingress[0].ipMode: ", "VIP, Proxy"),
     ] {
         let found = warnings.iter().find(|warning| warning.starts_with(field));
         assert!(found.is_some_and(|warning| warning.contains(hint)), "{field}: {warnings:#?}");
@@ -219,13 +219,133 @@ fn addresses_with_leading_zeros_are_read_in_decimal() {
 
 #[test]
 fn port_cannot_be_twice_in_one_service() {
-    let twice = r#"{"port":[{"port":80,"node_port":30080},{"port":80,"protocol":"UDP","node_port":30080},
+    let twice = r#"{"service_type":"NodePort","port":[{"port":80,"node_port":30080},{"port":80,"protocol":"UDP","node_port":30080},
         {"port":80,"name":"b"},{"port":81,"name":"c","node_port":30080}]}"#;
     let problems = problems(Kind::Service, twice);
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(
-        problems[0].starts_with("port[2].port: 80/tcp") && problems[0].contains("port[0]"),
+        problems[0].starts_with("spec.ports[2].port: 80/tcp") && problems[0].contains("spec.ports[0]"),
         "{problems:?}"
     );
-    assert!(problems[1].starts_with("port[3].node_port: 30080/tcp"), "{problems:?}");
+    assert!(problems[1].starts_with("spec.ports[3].nodePort: 30080/tcp"), "{problems:?}");
+}
+
+/// The service, and the warnings of it.
+fn warned(value: &str) -> (Service, Vec<String>) {
+    let Decoded { object, findings, .. } = decode_all(&key_of(Kind::Service), value.as_bytes(), 7).unwrap();
+    let Some(Object::Service(service)) = object else { panic!("{object:?}") };
+    assert_eq!(findings.invalid, [], "{value}");
+    (*service, findings.warnings.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn node_port_of_cluster_ip_service_is_not_used() {
+    for (service_type, is_used) in [
+        (r#""ClusterIP""#, false),
+        (r#""""#, false),
+        (r#""ExternalName""#, false),
+        (r#""NodePort""#, true),
+        (r#""LoadBalancer""#, true),
+    ] {
+        let value = format!(
+            r#"{{"service_type":{service_type},"port":[{{"port":80}},{{"port":81,"node_port":30081}}]}}"#
+        );
+        let (service, warnings) = warned(&value);
+        assert_eq!(service.ports.iter().any(|port| port.node_port.is_some()), is_used, "{value}");
+        let is_warned =
+            warnings.iter().any(|it| it.starts_with("spec.ports[1].nodePort: it has no effect: "));
+        assert_eq!((warnings.len(), is_warned), (usize::from(!is_used), !is_used), "{value}: {warnings:?}");
+    }
+}
+
+#[test]
+fn fields_of_other_service_types_have_a_warning_each() {
+    let all = r#""port":[{"port":80,"node_port":30080}],"external_ips":["192.0.2.1"],"session_affinity":"ClientIP",
+        "external_traffic_policy":"Local","internal_traffic_policy":"Local","health_check_node_port":32000,
+        "loadbalancer_source_ranges":["10.0.0.0/8"],"load_balancer_class":"x","loadbalancer_ip":"192.0.2.2",
+        "load_balancer_ingress":[{"ip":"192.0.2.2"}]"#;
+    let of_balancers = [
+        "spec.healthCheckNodePort",
+        "spec.loadBalancerSourceRanges",
+        "spec.loadBalancerClass",
+        "spec.loadBalancerIP",
+        "status.loadBalancer.ingress",
+    ];
+    let of_proxies = [
+        "spec.externalIPs",
+        "spec.sessionAffinity",
+        "spec.internalTrafficPolicy",
+        "spec.ports[0].nodePort",
+        "spec.externalTrafficPolicy",
+    ];
+    let node_port = ["spec.ports[0].nodePort"];
+    for (head, expected) in [
+        (r#""cluster_ip":"10.96.0.1","service_type":"LoadBalancer""#, [].as_slice()),
+        (r#""cluster_ip":"10.96.0.1","service_type":"NodePort""#, &of_balancers),
+        (r#""cluster_ip":"10.96.0.1","service_type":"ClusterIP""#, &[&node_port[..], &of_balancers].concat()),
+        (r#""cluster_ip":"None""#, &[&of_proxies[..], &of_balancers].concat()),
+        (r#""cluster_ip":"None","service_type":"NodePort""#, &[&of_proxies[..], &of_balancers].concat()),
+        (
+            r#""cluster_ip":"10.96.0.1","service_type":"ExternalName""#,
+            &[&["spec.clusterIP"], &of_proxies[..], &of_balancers].concat(),
+        ),
+    ] {
+        let (_, warnings) = warned(&format!("{{{head},{all}}}"));
+        let fields: Vec<&str> = warnings.iter().filter_map(|it| it.split(": ").next()).collect();
+        assert_eq!(fields, expected, "{head}");
+    }
+}
+
+#[test]
+fn fields_without_their_companion_have_a_warning() {
+    for (value, expected) in [
+        (r#"{"cluster_ip":"10.96.0.1","external_traffic_policy":"Local"}"#, "spec.externalTrafficPolicy: "),
+        (r#"{"service_type":"LoadBalancer","health_check_node_port":32000}"#, "spec.healthCheckNodePort: "),
+        (r#"{"cluster_ip":"10.96.0.1","session_affinity_timeout":60}"#, "spec.sessionAffinityConfig: "),
+    ] {
+        let (_, warnings) = warned(value);
+        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{value}: {warnings:?}");
+    }
+}
+
+#[test]
+fn fields_that_a_type_has_are_no_warning() {
+    for value in [
+        r#"{"cluster_ip":"10.96.0.1","external_ips":["192.0.2.1"],"external_traffic_policy":"Local"}"#,
+        r#"{"cluster_ip":"10.96.0.1","external_traffic_policy":"Cluster","internal_traffic_policy":"Cluster"}"#,
+        r#"{"cluster_ip":"None","session_affinity":"None","internal_traffic_policy":"Cluster","port":[{"port":80}]}"#,
+        r#"{"service_type":"ExternalName","external_name":"example.com","port":[{"port":80}]}"#,
+        r#"{"service_type":"NodePort","external_traffic_policy":"Local","port":[{"port":80,"node_port":30080}]}"#,
+        r#"{"lb_ingress_ips":[""],"load_balancer_ingress":[{"hostname":"lb.example.com"}]}"#,
+    ] {
+        assert_eq!(warned(value).1, [""; 0], "{value}");
+    }
+}
+
+/// A family without source ranges is open, as with kube-proxy.
+#[test]
+fn ranges_of_one_family_leave_the_other_open_with_a_warning() {
+    let of = |ranges: &str, addresses: &str| {
+        let value = format!(
+            r#"{{"service_type":"LoadBalancer","cluster_ip":"10.96.0.1","loadbalancer_source_ranges":[{ranges}],
+                "lb_ingress_ips":[{addresses}]}}"#
+        );
+        warned(&value).1
+    };
+    let both = r#""192.0.2.1","2001:db8::1""#;
+    let [warning] = &of(r#""10.0.0.0/8""#, both)[..] else { panic!("no warning") };
+    assert!(
+        warning.starts_with("spec.loadBalancerSourceRanges: none of the ranges is IPv6")
+            && warning.contains("2001:db8::1"),
+        "{warning}"
+    );
+    assert!(of(r#""fd00::/8""#, both)[0].contains("192.0.2.1"));
+    for (ranges, addresses) in [
+        (r#""10.0.0.0/8","fd00::/8""#, both),
+        (r#""10.0.0.0/8""#, r#""192.0.2.1""#),
+        ("", both),
+        (r#""0.0.0.0/0""#, both),
+    ] {
+        assert_eq!(of(ranges, addresses), [""; 0], "{ranges} {addresses}");
+    }
 }

@@ -107,7 +107,8 @@ impl Spec {
                 check.refuse(format_args!("spec.ports[{i}].port"), reason);
             }
             check.name_characters(format_args!("spec.ports[{i}].name"), &port.name);
-            if port.node_port == 0 {
+            // Those of a former type do not count.
+            if port.node_port == 0 || !matches!(self.service_type.as_str(), "NodePort" | "LoadBalancer") {
                 continue;
             }
             check.mark_reachable();

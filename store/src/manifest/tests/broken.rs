@@ -52,7 +52,7 @@ fn every_bad_field_of_service_is_named() {
         ("externalIPs: [224.0.0.1]", "spec.externalIPs[0]: \"224.0.0.1\" is not an address that other hosts"),
         ("ports: [{port: 80, name: 'a b'}]", "spec.ports[0].name: \"a b\" has characters other than letters"),
         (
-            "ports: [{port: 80, name: a, nodePort: 300}, {port: 81, name: b, nodePort: 300}]",
+            "type: NodePort, ports: [{port: 80, name: a, nodePort: 300}, {port: 81, name: b, nodePort: 300}]",
             "spec.ports[1].nodePort: TCP port 300 is that of spec.ports[0] too",
         ),
         ("externalIPs: [1.2.3.4, 1.2.3.4.5]", "spec.externalIPs[1]: \"1.2.3.4.5\" is not an IP address"),
@@ -344,7 +344,7 @@ fn object_with_bad_address_is_used_without_it() {
             4,
         ),
         (
-            "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: x, \
+            "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: x, type: NodePort, \
              ports: [{port: 80, nodePort: 30080}]}}",
             1,
         ),

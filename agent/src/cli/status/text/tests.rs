@@ -25,12 +25,19 @@ fn overview(problems: usize) -> Overview {
         }))
         .unwrap()
     };
+    let warning = |number| {
+        serde_json::from_value(serde_json::json!({
+            "source": "/contiv/x", "object": format!("service shop/web-{number}"), "field": "spec.ports[0].nodePort",
+            "reason": error.repeat(2),
+        }))
+        .unwrap()
+    };
     Overview {
         status: serde_json::from_value(serde_json::json!({
             "node": "worker-1", "version": "0.1.0", "store": "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",
             "started": "2026-01-01T03:04:05Z", "ready": true, "synced": true, "revision": 4711,
             "store_down": (problems > 0).then(|| serde_json::json!({"since": NOW, "reason": error})),
-            "quarantined": problems, "events": 12,
+            "quarantined": problems, "warnings": problems, "events": 12,
         }))
         .unwrap(),
         sizes: SizesView {
@@ -53,6 +60,7 @@ fn overview(problems: usize) -> Overview {
         },
         renderers: ["nftables", "route", "dry-run"].map(|name| value(renderer(name))).into(),
         quarantine: (0..problems).map(quarantined).collect(),
+        warnings: (0..problems).map(warning).collect(),
         connections: Ok((0..9).map(|n| (ServiceId::new("shop", format!("web-{n}")), n)).collect()),
         refused: 0,
         history: Vec::new(),
@@ -67,6 +75,25 @@ fn status_with_many_problems_fits_80_columns_and_24_lines() {
         assert!(text.lines().count() <= 24 && longest <= Some(80), "{problems}: {longest:?}\n{text}");
         assert!(text.contains("worker-1") && text.contains("shop/web-0"), "{text}");
     }
+}
+
+#[test]
+fn first_warnings_are_shown_and_no_reason_for_attention() {
+    let mut overview = overview(0);
+    let warning = |number: u16| {
+        let field = format!("spec.ports[{number}].nodePort");
+        let value = serde_json::json!({
+            "source": "/contiv/x", "object": "service shop/web", "field": field, "reason": "it has no effect",
+        });
+        serde_json::from_value(value).unwrap()
+    };
+    overview.warnings = (0..3).map(warning).collect();
+    overview.status.warnings = 3;
+    let text = render(&overview, None, NOW.parse().unwrap());
+    let expected = "WARNINGS\nservice shop/web: spec.ports[0].nodePort\n  it has no effect\n\
+                    service shop/web: spec.ports[1].nodePort\n  it has no effect\nand 1 more: `contiv status -o json`\n";
+    assert!(text.contains(expected) && text.contains("0 in quarantine, 3 warnings\n"), "{text}");
+    assert!(overview.is_healthy() && text.contains("agent     ready ("), "{text}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn bad(key: &str, reason: &str) -> BadValue {
 
 fn problem(reason: &str) -> Problem {
     let object = Some("Service default/web".to_owned());
-    Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned() }
+    Problem { source: "a.yaml".to_owned(), object, field: None, reason: reason.to_owned(), is_warning: false }
 }
 
 /// Source, time and active state of each listed entry of `web`.
@@ -212,8 +212,10 @@ fn value_with_problem_of_store_is_logged_once() {
         let mut step = |is_value: bool, is_bad: bool| match (is_value, is_bad) {
             (true, true) => quarantine.update_values(vec![ValueStatus::Bad(empty())], at(1)),
             (true, false) => quarantine.update_values(vec![ValueStatus::Good(key.to_owned())], at(2)),
-            (false, true) => quarantine.replace_problems(vec![store_problem()], at(1)),
-            (false, false) => quarantine.replace_problems(Vec::new(), at(2)),
+            (false, is_bad) => {
+                let problems = if is_bad { vec![store_problem()] } else { Vec::new() };
+                quarantine.replace_problems(problems, at(if is_bad { 1 } else { 2 }));
+            }
         };
         for (is_bad, expected) in [(true, "10.96.0.999 is no address"), (false, "left the quarantine")] {
             let lines = logged(|| {

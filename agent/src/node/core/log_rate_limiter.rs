@@ -1,4 +1,4 @@
-//! Limits the log lines of the quarantine, so that values that alternate between good and bad cannot fill the disk.
+//! Limits the log lines of the quarantine and of warnings, so that values that alternate between good and bad cannot fill the disk.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,9 @@ impl LogRateLimiter {
         }
         self.used = self.used.saturating_add(1);
         if self.used == LINES_PER_PERIOD {
-            warn!("too many changes of the quarantine to log them all; GET /quarantine lists its entries");
+            warn!(
+                "too many changes of the quarantine or of warnings to log them all; GET /quarantine and /warnings list them"
+            );
         }
         self.used < LINES_PER_PERIOD
     }

@@ -1,0 +1,141 @@
+//! Warnings of objects that are used all the same: their fields have no effect, or another one than their author probably expects.
+//! An object that cannot be used, or a part of it, is in the quarantine instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contiv_store::Problem;
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::{info, warn};
+
+use super::{log_rate_limiter::LogRateLimiter, places::Places};
+use crate::node::{decode::ValueStatus, message::Now};
+
+/// The most entries in one list.
+const MAX_LISTED: usize = 1000;
+
+/// The warnings, until the objects are mended or deleted.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    places: Places,
+    /// Of stored values, by full key as their source.
+    values: BTreeMap<Problem, Timestamp>,
+    /// Of manifests, found by the store itself.
+    manifests: BTreeMap<Problem, Timestamp>,
+    /// Of external workloads that no controller serves.
+    workloads: BTreeMap<Problem, Timestamp>,
+    log: LogRateLimiter,
+}
+
+/// A warning about an object that is used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Its place: a key or a file.
+    pub source: String,
+    /// The object, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The field, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The reason, and what to do.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Warnings {
+    /// None yet, for this store.
+    pub(super) fn of_store(store: &str) -> Self {
+        Self { places: Places::of_store(store), ..Self::default() }
+    }
+
+    /// Updates the warnings of values with these statuses. One that cannot be used keeps those of its last good state.
+    pub(super) fn update_values(&mut self, statuses: &[ValueStatus], warnings: Vec<Problem>, now: Now) {
+        if self.values.is_empty() && warnings.is_empty() {
+            return;
+        }
+        let keys = statuses.iter().filter_map(|status| match status {
+            ValueStatus::Good(key) => Some(key.as_str()),
+            ValueStatus::Partly(bad) => Some(bad.key.as_str()),
+            ValueStatus::Bad(_) | ValueStatus::Superseded => None,
+        });
+        let keys: BTreeSet<&str> = keys.collect();
+        let changes = replace(&mut self.values, |warning| keys.contains(&*warning.source), warnings, now);
+        self.log(&changes, now);
+    }
+
+    /// Replaces those of all values, except those with one of the keys `kept`.
+    pub(super) fn replace_values(&mut self, warnings: Vec<Problem>, kept: &BTreeSet<String>, now: Now) {
+        let changes = replace(&mut self.values, |warning| !kept.contains(&warning.source), warnings, now);
+        self.log(&changes, now);
+    }
+
+    /// Replaces those of the store itself. True if that changed any.
+    pub(super) fn replace_manifests(&mut self, warnings: Vec<Problem>, now: Now) -> bool {
+        let changes = replace(&mut self.manifests, |_| true, warnings, now);
+        self.log(&changes, now);
+        !(changes.new.is_empty() && changes.gone.is_empty())
+    }
+
+    /// Replaces those of external workloads.
+    pub(super) fn replace_workloads(&mut self, warnings: Vec<Problem>, now: Now) {
+        let changes = replace(&mut self.workloads, |_| true, warnings, now);
+        self.log(&changes, now);
+    }
+
+    fn log(&mut self, Changes { new, gone }: &Changes, now: Now) {
+        for (problems, is_new) in [(gone, false), (new, true)] {
+            for problem in problems.iter().take_while(|_| self.log.allow(now.instant)) {
+                let Problem { source, object, field, reason, .. } = self.places.shown_problem(problem);
+                if is_new {
+                    warn!(
+                        source,
+                        object, field, reason, "a warning about an object that is used all the same"
+                    );
+                } else {
+                    info!(source, object, field, "a warning is no longer due");
+                }
+            }
+        }
+    }
+
+    /// The number of warnings.
+    pub(super) fn len(&self) -> usize {
+        self.values.len() + self.manifests.len() + self.workloads.len()
+    }
+
+    /// The warnings, [`MAX_LISTED`] at most, without the first `skip`.
+    pub(super) fn list(&self, skip: usize) -> Vec<Warning> {
+        let shown = |(warning, since): (&Problem, &Timestamp)| {
+            let Problem { source, object, field, reason, .. } = self.places.shown_problem(warning);
+            Warning { source, object, field, reason, since: *since }
+        };
+        let all = self.values.iter().chain(&self.manifests).chain(&self.workloads);
+        all.skip(skip).take(MAX_LISTED).map(shown).collect()
+    }
+}
+
+/// Warnings that were added, and those that were removed.
+struct Changes {
+    new: Vec<Problem>,
+    gone: Vec<Problem>,
+}
+
+/// Replaces the selected warnings. Those that stay keep their time.
+fn replace(
+    warnings: &mut BTreeMap<Problem, Timestamp>,
+    is_replaced: impl Fn(&Problem) -> bool,
+    with: Vec<Problem>,
+    now: Now,
+) -> Changes {
+    let with: BTreeSet<Problem> = with.into_iter().collect();
+    let is_gone = |warning: &&Problem| is_replaced(warning) && !with.contains(*warning);
+    let gone: Vec<Problem> = warnings.keys().filter(is_gone).cloned().collect();
+    for warning in &gone {
+        warnings.remove(warning);
+    }
+    let new: Vec<Problem> = with.into_iter().filter(|warning| !warnings.contains_key(warning)).collect();
+    warnings.extend(new.iter().map(|warning| (warning.clone(), now.time)));
+    Changes { new, gone }
+}
