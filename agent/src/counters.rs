@@ -1,24 +1,42 @@
-//! New connections by service, from the kernel's counters. Read on request, never while a change is programmed.
+//! Attempts to connect by service, from the kernel's counters. Read on request, never while a change is programmed.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use contiv_model::{ContivService, Frontend, ServiceId};
-use contiv_renderer::nftables::counters::{self, Connections};
+use contiv_renderer::nftables::counters::{self, Connections, RefusalReason};
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-/// The connections of a service, and of each of its frontends that had any.
+/// The attempts to connect to a service: each is either served or refused, and a repetition of a refused one is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServiceConnections {
     /// The service.
     pub service: ServiceId,
-    /// New connections since the kernel started counting. That time differs: a frontend whose number of backends changes starts
-    /// again.
+    /// Served and refused ones.
+    pub attempts: u64,
+    /// Those that were sent to a backend, since the kernel started counting. That time differs: a frontend whose number of
+    /// backends changes starts again.
     pub connections: u64,
-    /// New connections that no backend could serve, over all frontends.
+    /// Those that were refused, over all frontends and reasons.
     pub refused: u64,
+    /// The refused ones by reason, of each reason that occurred.
+    pub refused_by: BTreeMap<RefusalReason, u64>,
     /// The served ones by frontend.
     pub frontends: BTreeMap<Frontend, u64>,
+}
+
+impl ServiceConnections {
+    /// Those of a service without attempts.
+    pub(crate) const fn none(service: ServiceId) -> Self {
+        Self {
+            service,
+            attempts: 0,
+            connections: 0,
+            refused: 0,
+            refused_by: BTreeMap::new(),
+            frontends: BTreeMap::new(),
+        }
+    }
 }
 
 type ReadFn = dyn Fn() -> Result<Connections, String> + Send + Sync;
@@ -70,25 +88,24 @@ impl fmt::Debug for ConnectionCounters {
 /// Assigns each count to the service that holds the frontend.
 fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
     let of_service = |service: &Arc<ContivService>| {
-        let of_frontends = |counts: &BTreeMap<Frontend, u64>| {
-            let held =
-                service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
-            let counted = held.filter_map(|frontend| Some((frontend, *counts.get(&frontend)?)));
-            counted.collect::<BTreeMap<Frontend, u64>>()
-        };
-        let frontends = of_frontends(&counts.served);
-        let connections = frontends.values().sum();
-        let refused = of_frontends(&counts.refused).values().sum();
-        (connections > 0 || refused > 0).then(|| ServiceConnections {
-            service: service.id.clone(),
-            connections,
-            refused,
-            frontends,
-        })
+        let (mut frontends, mut refused_by) = (BTreeMap::new(), BTreeMap::new());
+        let held = service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
+        for frontend in held {
+            for reason in RefusalReason::ALL {
+                if let Some(refused) = counts.refused.get(&(frontend, reason)) {
+                    *refused_by.entry(reason).or_default() += refused;
+                }
+            }
+            frontends.extend(counts.served.get(&frontend).map(|served| (frontend, *served)));
+        }
+        let (connections, refused) = (frontends.values().sum(), refused_by.values().sum());
+        let attempts = u64::saturating_add(connections, refused);
+        let service = service.id.clone();
+        let counted = ServiceConnections { service, attempts, connections, refused, refused_by, frontends };
+        (attempts > 0).then_some(counted)
     };
     let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
-    let all = |of: &ServiceConnections| of.connections.saturating_add(of.refused);
-    found.sort_by(|a, b| all(b).cmp(&all(a)).then_with(|| a.service.cmp(&b.service)));
+    found.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.service.cmp(&b.service)));
     found
 }
 
@@ -125,13 +142,24 @@ mod tests {
         let services = [loser, service("quiet", 3, None), service("web", 1, Some(30080))].map(Arc::new);
         let counts = Connections {
             served: [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into(),
-            refused: [(address(2), 3), (address(3), 9), (node_port, 1)].into(),
+            refused: [
+                ((address(2), RefusalReason::Policy), 3),
+                ((address(3), RefusalReason::NoEndpoints), 9),
+                ((node_port, RefusalReason::Policy), 1),
+                ((node_port, RefusalReason::SourceRanges), 2),
+            ]
+            .into(),
         };
         let found = attribute(&counts, &services);
         let shown: Vec<_> =
             found.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect();
-        let expected = [("shop/web", 9, 1), ("shop/quiet", 0, 9), ("shop/loser", 5, 3)];
+        let expected = [("shop/web", 9, 3), ("shop/quiet", 0, 9), ("shop/loser", 5, 3)];
         assert_eq!(shown, expected.map(|(name, served, refused)| (name.to_owned(), served, refused)));
         assert_eq!(found[0].frontends, [(address(1), 5), (node_port, 4)].into());
+        assert_eq!(found[0].attempts, 12);
+        assert_eq!(
+            found[0].refused_by,
+            [(RefusalReason::Policy, 1), (RefusalReason::SourceRanges, 2)].into()
+        );
     }
 }

@@ -144,9 +144,11 @@ fn metrics() -> String {
         let _ = writeln!(page, "| `{name}{suffix}{labels}` | {kind} | {what} |");
     }
     page.push_str(
-        "\nA histogram `X` has the series `X_bucket`, `X_sum` and `X_count`. `contiv_service_connections_total` exists only \
-         with `service-counters` above 0, and restarts at zero with the kernel's counters: when the number of backends of a \
-         service changes, or the table is created again.\n",
+        "\nA histogram `X` has the series `X_bucket`, `X_sum` and `X_count`. `contiv_service_connections_total` and \
+         `contiv_service_refused_connections_total` exist only with `service-counters` above 0. Their sum are the attempts to \
+         connect ([what counts](debug-http.md#attempts)); they restart at zero with the kernel's counters: the first when the \
+         number of backends of a service changes, the second after a day without a refused attempt, both when the table is \
+         created again.\n",
     );
     page.push_str(PROGRAMMING_LATENCY_TEXT);
     page.push_str(SCRAPES_TEXT);

@@ -33,9 +33,12 @@ const LATENCY_EVENTS: usize = 500;
 
 /// Show the current load: new connections of services, changes, and how fast they reach the kernel
 ///
-/// New connections are the kernel's own count, of the selected services; changes are those of all services. On a terminal the
-/// screen is updated until q, Esc or Ctrl-C; s sorts by the next column, and / selects services by a part of their name. Exit
-/// codes: 0 success; 1 the agent does not answer, or the kernel's counters cannot be read;
+/// Attempts to connect are the kernel's own count, of the selected services: each is either SERVED, sent to a backend, or REFUSED, and
+/// says why: no-endpoints (no backend anywhere: the client gets an error), policy (no backend on this node, where a policy wants one:
+/// dropped), source-ranges (the client is in none of them: dropped). A repetition from the same address and port is no attempt. NEW/S
+/// are served ones. Changes are those of all services. On a terminal the screen is updated until q, Esc or Ctrl-C; s sorts by the next
+/// column, and / selects services by a part of their name. Exit codes: 0 success; 1 the agent does not answer, or the kernel's counters
+/// cannot be read;
 /// 2 wrong usage.
 #[derive(Debug, Args)]
 pub(super) struct Top {
@@ -43,7 +46,7 @@ pub(super) struct Top {
     #[arg(long)]
     once: bool,
 
-    /// How long connections are counted before each look
+    /// How long attempts are counted before each look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
@@ -158,7 +161,8 @@ impl Top {
         let counted: Vec<_> =
             counters.services.into_iter().filter(|of| matcher.matches(&of.service)).collect();
         let refused = counted.iter().map(|of| (of.service.clone(), of.refused)).collect();
+        let refused_by = counted.iter().map(|of| (of.service.clone(), of.refused_by.clone())).collect();
         let connections = counted.into_iter().map(|of| (of.service, of.connections)).collect();
-        Ok(Sample { at, connections, refused, events })
+        Ok(Sample { at, connections, refused, refused_by, events })
     }
 }

@@ -322,19 +322,23 @@ impl WarningView {
     }
 }
 
-/// New connections by service.
+/// Attempts to connect by service.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct CountersView {
+    /// The refused ones by reason, of all services.
     #[serde(default)]
-    pub(super) refused: u64,
+    pub(super) refused_by: BTreeMap<String, u64>,
     pub(super) services: Vec<ConnectionsView>,
 }
 
-/// The connections of one service.
+/// The attempts to connect to one service: served and refused ones.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ConnectionsView {
     pub(super) service: ServiceId,
     pub(super) connections: u64,
     #[serde(default)]
     pub(super) refused: u64,
+    /// The refused ones by reason.
+    #[serde(default)]
+    pub(super) refused_by: BTreeMap<String, u64>,
 }

@@ -1,12 +1,12 @@
 //! The usage of services, from the kernel's counters.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use axum::{
     Json,
     extract::{Query as Arguments, State, rejection::QueryRejection},
 };
-use contiv_model::ServiceId;
+use contiv_renderer::nftables::counters::RefusalReason;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -16,29 +16,23 @@ use crate::{counters::ServiceConnections, metrics::ServiceSizes, node::Core};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CountersArguments {
-    /// The maximum number of services: those with the most connections.
+    /// The maximum number of services: those with the most attempts.
     top: Option<usize>,
 }
 
-/// Connections by service.
+/// Attempts to connect by service.
 #[derive(Debug, Serialize)]
 pub(super) struct CountersView {
     /// When the counters were read.
     at: Timestamp,
     /// The duration of reading them.
     took_ms: f64,
-    /// New connections that no backend could serve, of all services.
+    /// Those that were refused, of all services.
     refused: u64,
-    /// Services with connections, the most first.
-    services: Vec<ServiceConnections>,
-}
-
-impl CountersView {
-    /// Services with their served and refused connections.
-    pub(super) fn connections(&self) -> Vec<(ServiceId, u64, u64)> {
-        let services = self.services.iter();
-        services.map(|usage| (usage.service.clone(), usage.connections, usage.refused)).collect()
-    }
+    /// The refused ones by reason.
+    refused_by: BTreeMap<RefusalReason, u64>,
+    /// Services with attempts, the most first.
+    pub(super) services: Vec<ServiceConnections>,
 }
 
 pub(super) async fn counters(
@@ -56,11 +50,16 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
     let start = Instant::now();
     let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
     let refused = services.iter().map(|usage| usage.refused).sum();
+    let mut refused_by = BTreeMap::new();
+    for (reason, count) in services.iter().flat_map(|usage| &usage.refused_by) {
+        *refused_by.entry(*reason).or_default() += count;
+    }
     services.truncate(top.unwrap_or(usize::MAX));
     Ok(CountersView {
         at: Timestamp::now(),
         took_ms: start.elapsed().as_secs_f64() * 1000.0,
         refused,
+        refused_by,
         services,
     })
 }

@@ -7,7 +7,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 27] = [
     ("GET", "/metrics", "Prometheus metrics"),
     ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
     ("GET", "/sizes", "how many services, ports and backends there are"),
-    ("GET", "/counters", "new connections by service, as the kernel has counted them: ?top=10"),
+    (
+        "GET",
+        "/counters",
+        "attempts to connect by service, served and refused by reason, as the kernel has counted them: ?top=10",
+    ),
     (
         "GET",
         "/services",

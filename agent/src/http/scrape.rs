@@ -26,7 +26,7 @@ pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     if services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(services.bound())).await
     {
-        services.set(&counted.connections());
+        services.set(&counted.services);
     }
     answer(&headers, |form| api.metrics.text(form))
 }

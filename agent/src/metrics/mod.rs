@@ -20,6 +20,7 @@ use std::{
 use contiv_model::{Families, ServiceId};
 use prometheus_client::registry::Registry;
 
+use crate::counters::ServiceConnections;
 use crate::node::{
     Core, MetricSink,
     message::{Extent, Metric},
@@ -93,7 +94,7 @@ impl Metrics {
             metrics.count(&metric);
         }
         metrics.renderers.create_gauges(&renderer);
-        metrics.services.set(&[(ServiceId::new("shop", "web"), 0, 0)]);
+        metrics.services.set(&[ServiceConnections::none(ServiceId::new("shop", "web"))]);
         if let Some(kube_proxy) = &metrics.kube_proxy {
             kube_proxy.set_examples();
         }
@@ -132,6 +133,8 @@ impl MetricSink for Metrics {
 
 #[cfg(test)]
 mod tests {
+    use contiv_renderer::nftables::counters::RefusalReason;
+
     use super::*;
 
     #[test]
@@ -144,9 +147,10 @@ mod tests {
             Extent { is_full: true, families: Families::ALL },
         ));
         metrics.count(&Metric::Failed("nftables".into(), Families::ALL));
-        metrics
-            .services
-            .set(&[(ServiceId::new("shop", "web"), 5, 2), (ServiceId::new("shop", "cart"), 4, 0)]);
+        let none = |name| ServiceConnections::none(ServiceId::new("shop", name));
+        let refused_by = [(RefusalReason::Policy, 2)].into();
+        let web = ServiceConnections { attempts: 7, connections: 5, refused: 2, refused_by, ..none("web") };
+        metrics.services.set(&[web, none("cart")]);
         let text = metrics.text(Exposition::OpenMetrics).unwrap();
         for expected in [
             concat!("contiv_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
@@ -161,7 +165,8 @@ mod tests {
             "contiv_sync_proxy_rules_duration_seconds_bucket{le=\"0.0002\",renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_count{renderer=\"nftables\"} 1",
             "contiv_service_connections_total{namespace=\"shop\",service=\"web\"} 5",
-            "contiv_service_refused_connections_total{namespace=\"shop\",service=\"web\"} 2",
+            "contiv_service_refused_connections_total{namespace=\"shop\",service=\"web\",reason=\"policy\"} 2",
+            "contiv_service_refused_connections_total{namespace=\"shop\",service=\"web\",reason=\"no-endpoints\"} 0",
             "contiv_services 0",
             "contiv_store_revision 0",
         ] {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use contiv_model::{Frontend, NodeName, ProcessorConfig, Protocol};
-use contiv_renderer::{dry_run::DryRun, nftables::counters::Connections};
+use contiv_renderer::{
+    dry_run::DryRun,
+    nftables::counters::{Connections, RefusalReason},
+};
 use contiv_store::{
     Delivery, Feed, FeedEvent, FeedHandle, Snapshot, Store, StoreError, Transaction, WatchStream,
 };
@@ -199,7 +202,10 @@ impl Harness {
 fn counted() -> Connections {
     let address =
         |last| Frontend::Address { address: [10, 96, 0, last].into(), protocol: Protocol::Tcp, port: 80 };
-    Connections { served: [(address(1), 5)].into(), refused: [(address(9), 3)].into() }
+    Connections {
+        served: [(address(1), 5)].into(),
+        refused: [((address(9), RefusalReason::NoEndpoints), 3)].into(),
+    }
 }
 
 /// The handle of a feed that reports each list, and nothing else.

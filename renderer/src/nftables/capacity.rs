@@ -59,10 +59,12 @@ const fn can_be_bounded(set: Set) -> bool {
         Form::Numbers { .. }
         | Form::Chains
         | Form::Slots
-        | Form::Frontends { .. }
+        | Form::Frontends
         | Form::Addresses
         | Form::Pairs => true,
-        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources => false,
+        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources | Form::Tally | Form::Attempts => {
+            false
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Elements {
     }
 }
 
-/// Reads the elements of all sets except those that are always rewritten.
+/// Reads the elements of all sets except those that are always rewritten, and those that only record packets.
 pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
     let mut elements = static_elements(socket, existing)?;
     remembered_clients(socket, &mut elements)?;
@@ -158,8 +158,8 @@ pub(crate) fn static_elements(
 ) -> Result<Elements, NetlinkError> {
     let mut elements = Elements { shaped: existing.shaped.clone(), ..Elements::default() };
     let is_rewritten = |set: &Set| INTERVALS.contains(&set.kind) || set.kind.form() == Form::Chains;
-    let lasting: Vec<Set> =
-        elements.shaped.iter().filter(|set| !is_rewritten(set) && !is_memory(**set)).copied().collect();
+    let is_lasting = |set: &&Set| !is_rewritten(set) && !is_memory(**set) && !set.kind.only_records();
+    let lasting: Vec<Set> = elements.shaped.iter().filter(is_lasting).copied().collect();
     read_into(&mut elements, socket, lasting.into_iter())?;
     elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
     Ok(elements)
@@ -171,12 +171,12 @@ pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -
     read_into(elements, socket, memories.into_iter())
 }
 
-/// Only affinity entries. All other sets count as foreign.
+/// Only affinity entries. All other sets that transactions change count as foreign.
 pub(crate) fn remembered_clients_only(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Elements, NetlinkError> {
-    let foreign = Set::all().filter(|set| !is_memory(*set)).collect();
+    let foreign = Set::all().filter(|set| !is_memory(*set) && !set.kind.only_records()).collect();
     let mut elements = Elements { foreign, shaped: existing.shaped.clone(), ..Elements::default() };
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
@@ -243,7 +243,7 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
     let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
     let form = set.kind.form();
     let parsed = match form {
-        Form::Numbers { .. } | Form::Frontends { .. } => Key::Frontend(key.frontend(set.family)?),
+        Form::Numbers { .. } | Form::Frontends | Form::Tally => Key::Frontend(key.frontend(set.family)?),
         Form::Slots => Key::Slot(key.frontend(set.family)?, key.number()?),
         Form::Chains => Key::Number(key.number()?),
         Form::Addresses => Key::Address(key.address(set.family)?),
@@ -260,7 +260,7 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let range = range(first, end.address(set.family)?)?;
             same_frontend.then_some(Key::Source(frontend, range))?
         }
-        Form::Ranges | Form::Interfaces => return None,
+        Form::Ranges | Form::Interfaces | Form::Attempts => return None,
     };
     let value = match form {
         Form::Numbers { .. } => {
@@ -274,7 +274,9 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
             value.0.is_empty().then_some(Value::Backend(backend))?
         }
-        Form::Frontends { .. }
+        Form::Frontends
+        | Form::Tally
+        | Form::Attempts
         | Form::Addresses
         | Form::Pairs
         | Form::Ranges

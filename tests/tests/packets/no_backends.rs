@@ -66,6 +66,9 @@ fn refused_connections_are_counted() -> Result<()> {
             (&"default/empty".into(), &0.into())
         );
         assert_eq!((&of_service["refused"], &counters["refused"]), (&20.into(), &20.into()), "{counters}");
+        assert_eq!(of_service["attempts"], 20);
+        let reasons = serde_json::json!({"no-endpoints": 20});
+        assert_eq!((&of_service["refused_by"], &counters["refused_by"]), (&reasons, &reasons), "{counters}");
         agent.stop().map(drop)
     })
 }

@@ -11,6 +11,9 @@ const LATENCY_EVENTS: usize = 200;
 /// The renderer whose elements count connections.
 const COUNTING_RENDERER: &str = "nftables";
 
+/// The reason of attempts that were refused since there was no backend.
+const NO_ENDPOINTS: &str = "no-endpoints";
+
 /// The answers of the agent as JSON.
 #[derive(Debug)]
 pub(super) struct Answers {
@@ -61,7 +64,8 @@ impl Answers {
             Ok(value) => {
                 let counters: CountersView = read(value)?;
                 let served = counters.services.into_iter().filter(|of| of.connections > 0);
-                (Ok(served.map(|of| (of.service, of.connections)).collect()), counters.refused)
+                let refused = counters.refused_by.get(NO_ENDPOINTS).copied().unwrap_or_default();
+                (Ok(served.map(|of| (of.service, of.connections)).collect()), refused)
             }
             Err(error) => (Err(error.clone()), 0),
         };

@@ -21,7 +21,7 @@ pub(super) struct Overview {
     pub(super) warnings: Vec<WarningView>,
     /// New connections of the services with the most, or why they are unknown.
     pub(super) connections: Result<Vec<(ServiceId, u64)>, String>,
-    /// New connections that no backend could serve.
+    /// Attempts to connect that were refused since there was no backend.
     pub(super) refused: u64,
     pub(super) history: Vec<EventView>,
 }

@@ -109,7 +109,7 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     }
 }
 
-/// The services without backends: the first by name, and the number of others; and the number of refused connections.
+/// The services without backends: the first by name, and the number of others; and the number of attempts that were refused.
 fn without_backends(sizes: &SizesView, refused: u64) -> String {
     let (first, more) = named(&sizes.without_backends, sizes.services_without_backends);
     let so_far = match refused {
@@ -280,7 +280,7 @@ fn connections(overview: &Overview, rows: usize, width: Option<usize>, text: &mu
     match &overview.connections {
         Ok(services) if services.is_empty() => text.push_str("no new connections so far\n"),
         Ok(services) => {
-            let mut table = Table::new(&["SERVICE", "NEW CONNECTIONS"]);
+            let mut table = Table::new(&["SERVICE", "SERVED"]);
             for (service, connections) in services.iter().take(rows) {
                 table.push(vec![service.to_string(), connections.to_string()]);
             }

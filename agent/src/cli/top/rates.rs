@@ -13,10 +13,12 @@ use crate::cli::{latency::Latency, views::EventView};
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) at: Timestamp,
-    /// New connections so far.
+    /// Attempts to connect that were served so far.
     pub(super) connections: BTreeMap<ServiceId, u64>,
-    /// New connections so far that no backend could serve.
+    /// Attempts that were refused so far.
     pub(super) refused: BTreeMap<ServiceId, u64>,
+    /// The same by reason.
+    pub(super) refused_by: BTreeMap<ServiceId, BTreeMap<String, u64>>,
     /// The newest events, oldest first.
     pub(super) events: Vec<EventView>,
 }
@@ -25,13 +27,17 @@ pub(super) struct Sample {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Usage {
     pub(super) service: ServiceId,
-    /// Connections that reached a backend, in the last interval.
+    /// Attempts to connect that were served, in the last interval.
     pub(super) connections_per_second: f64,
-    /// Connections that reached a backend, since the kernel started counting.
+    /// Attempts since the kernel started counting: served and refused ones.
+    pub(super) attempts: u64,
+    /// Those that were served: sent to a backend.
     pub(super) connections: u64,
-    /// Connections that no backend could serve, since the kernel started counting.
+    /// Those that were refused.
     pub(super) refused: u64,
-    /// Connections that no backend could serve, in the last interval.
+    /// The refused ones by reason.
+    pub(super) refused_by: BTreeMap<String, u64>,
+    /// Attempts that were refused, in the last interval.
     pub(super) refused_per_second: f64,
 }
 
@@ -82,11 +88,6 @@ impl Usage {
     fn rate(&self) -> f64 {
         self.connections_per_second + self.refused_per_second
     }
-
-    /// All connections so far, served or refused.
-    const fn all(&self) -> u64 {
-        self.connections.saturating_add(self.refused)
-    }
 }
 
 /// The connections of a service so far: served, and refused.
@@ -113,8 +114,10 @@ impl Rates {
                 Usage {
                     service: service.clone(),
                     connections_per_second: as_f64(new(before.0, connections)) / seconds,
+                    attempts: connections.saturating_add(refused),
                     connections,
                     refused,
+                    refused_by: sample.refused_by.get(service).cloned().unwrap_or_default(),
                     refused_per_second: as_f64(new(before.1, refused)) / seconds,
                 }
             };
@@ -143,7 +146,7 @@ impl Rates {
                 Order::Refused => b.refused.cmp(&a.refused),
                 Order::Name => a.service.cmp(&b.service),
             };
-            let then = first.then_with(by_rate).then_with(|| b.all().cmp(&a.all()));
+            let then = first.then_with(by_rate).then_with(|| b.attempts.cmp(&a.attempts));
             then.then_with(|| a.service.cmp(&b.service))
         });
         usages.truncate(count);
@@ -204,6 +207,7 @@ mod tests {
                 .map(|(name, count)| (ServiceId::new("shop", *name), *count))
                 .collect(),
             refused: BTreeMap::new(),
+            refused_by: BTreeMap::new(),
             events: changed.iter().enumerate().map(event).collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! The screen of `contiv top`.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use super::{rates::Rates, view::View};
 use crate::cli::{
@@ -46,14 +46,15 @@ pub(super) fn render(
     let busiest = rates.first(view.order, &view.name, services.min(fitting));
     let most = busiest.iter().map(|usage| usage.connections_per_second).fold(0.0, f64::max);
     let is_empty = busiest.is_empty();
-    let mut table = Table::new(&["SERVICE", "NEW/S", "", "NEW CONNECTIONS", "REFUSED"]);
+    let mut table = Table::new(&["SERVICE", "NEW/S", "", "ATTEMPTS", "SERVED", "REFUSED"]);
     for usage in busiest {
         table.push(vec![
             usage.service.to_string().into(),
             Cell::from(rate(usage.connections_per_second)),
             Cell::styled(bar(usage.connections_per_second, most), TextStyle::Good),
+            usage.attempts.to_string().into(),
             usage.connections.to_string().into(),
-            usage.refused.to_string().into(),
+            refused(&usage.refused_by).into(),
         ]);
     }
     if is_empty {
@@ -67,6 +68,12 @@ pub(super) fn render(
         let _ = writeln!(text, "\n{}", view.help());
     }
     text
+}
+
+/// How many attempts were refused, by reason.
+fn refused(by_reason: &BTreeMap<String, u64>) -> String {
+    let reasons = by_reason.iter().map(|(reason, count)| format!("{count} {reason}"));
+    if by_reason.is_empty() { "0".to_owned() } else { reasons.collect::<Vec<_>>().join(", ") }
 }
 
 fn rate(rate: f64) -> String {
@@ -88,6 +95,19 @@ mod tests {
     fn idle_services_print_that_nothing_happens() {
         let text = render(&Rates::default(), &View::default(), 5, None, false);
         assert!(text.starts_with("0 new connections/s   0 changed services/s\n"), "{text}");
+    }
+
+    #[test]
+    fn refused_attempts_name_their_reasons() {
+        let by_reason = |counts: &[(&str, u64)]| {
+            refused(&counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect())
+        };
+        assert_eq!(by_reason(&[]), "0");
+        assert_eq!(by_reason(&[("policy", 12)]), "12 policy");
+        assert_eq!(
+            by_reason(&[("source-ranges", 3), ("no-endpoints", 5)]),
+            "5 no-endpoints, 3 source-ranges"
+        );
     }
 
     #[test]

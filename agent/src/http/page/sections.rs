@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
+use contiv_renderer::nftables::counters::RefusalReason;
 use jiff::tz::TimeZone;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     html::{Cell, Raw, colored},
 };
 use crate::{
+    counters::ServiceConnections,
     health::AgentHealth,
     http::ENDPOINTS,
     node::{Outcome, Quarantined, Record, RendererView, Warning},
@@ -69,7 +71,7 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     ];
     if let Some(refused) = content.refused() {
         let refused = usize::try_from(refused).unwrap_or(usize::MAX);
-        rows.insert(3, vec![Box::new("refused"), Box::new(warning_if_any(refused, "new connection"))]);
+        rows.insert(3, vec![Box::new("refused"), Box::new(warning_if_any(refused, "attempt"))]);
     }
     let forwarding = content.forwarding_off.iter();
     rows.extend(
@@ -181,13 +183,12 @@ pub(super) fn services(content: &Content, page: &mut Page) {
     if content.services.is_empty() {
         return page.paragraph("None. Is there something in the store?");
     }
-    let of_services = content.connections.iter().flatten();
-    let connections: BTreeMap<&ServiceId, (u64, u64)> =
-        of_services.map(|of| (&of.service, (of.connections, of.refused))).collect();
+    let attempts: BTreeMap<&ServiceId, &ServiceConnections> =
+        content.connections.iter().flatten().map(|of| (&of.service, of)).collect();
     let counts = content.connections.is_some();
     let mut header = vec!["service", "backends", "addresses", "ports"];
     if counts {
-        header.splice(2..2, ["new connections", "refused"]);
+        header.splice(2..2, ["served", "refused"]);
     }
     let row = |service: &std::sync::Arc<ContivService>| -> Row {
         let id = escape(&service.id.to_string());
@@ -201,10 +202,11 @@ pub(super) fn services(content: &Content, page: &mut Page) {
             }))),
         ];
         if counts {
-            let (served, refused) = connections.get(&service.id).copied().unwrap_or_default();
-            let class = if refused == 0 { "" } else { "warn" };
-            row.insert(2, Box::new(served));
-            row.insert(3, Box::new(colored(&refused.to_string(), class)));
+            let of = attempts.get(&service.id);
+            let class = if of.is_none_or(|of| of.refused == 0) { "" } else { "warn" };
+            let refused = of.map_or_else(|| "0".to_owned(), |of| refused(&of.refused_by));
+            row.insert(2, Box::new(of.map_or(0, |of| of.connections)));
+            row.insert(3, Box::new(colored(&refused, class)));
         }
         row
     };
@@ -244,6 +246,12 @@ pub(super) fn unserved(unserved: &[UnservedService], page: &mut Page) {
         table(&by_design, page);
         page.raw("</details>\n");
     }
+}
+
+/// How many attempts to connect were refused, by reason.
+fn refused(by_reason: &BTreeMap<RefusalReason, u64>) -> String {
+    let reasons = by_reason.iter().map(|(reason, count)| format!("{count} {}", reason.name()));
+    if by_reason.is_empty() { "0".to_owned() } else { reasons.collect::<Vec<_>>().join(", ") }
 }
 
 /// The number of backends, and a list of them.

@@ -16,8 +16,8 @@ async fn page_shows_the_state_without_script() {
         "<td>state</td><td><span class=\"warn\">ready, but see below</span>",
         "in sync at revision 8",
         "2 services, 2 ports, 1 backend<",
-        "<td>refused</td><td><span class=\"warn\">3 new connections</span>",
-        "<td>0</td><td><span class=\"warn\">3</span></td>",
+        "<td>refused</td><td><span class=\"warn\">3 attempts</span>",
+        "<td>0</td><td><span class=\"warn\">3 no-endpoints</span></td>",
         "<span class=\"warn\">1 service</span>",
         "default/web",
         "10.1.0.1:8080",
@@ -45,8 +45,8 @@ async fn page_of_a_healthy_agent_is_green() {
         "<td>state</td><td><span class=\"good\">ready</span>",
         "1 service, 1 port, 1 backend<",
         "<td>without a backend</td><td><span class=\"\">0 services</span>",
-        "<th>new connections</th><th>refused</th>",
-        "<td>refused</td><td><span class=\"\">0 new connections</span>",
+        "<th>served</th><th>refused</th>",
+        "<td>refused</td><td><span class=\"\">0 attempts</span>",
     ] {
         assert!(page.contains(part), "{part} is not in:\n{page}");
     }

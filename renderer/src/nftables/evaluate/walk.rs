@@ -211,8 +211,8 @@ impl<T: Tables> Walk<'_, '_, T> {
             Statement::Match(field, comparison, constant) => {
                 if_matches(self.is(*field, *constant, branch) == (*comparison == Comparison::Is))
             }
-            // Flows have no other protocols.
-            Statement::MatchProtocols | Statement::Counter => Next::Statement,
+            // Flows have no other protocols, and counting decides nothing.
+            Statement::MatchProtocols | Statement::Counter | Statement::Record(..) => Next::Statement,
             Statement::MatchAny(flags) => if_matches(flags.iter().any(|flag| branch.has(*flag))),
             Statement::MatchOnly { unset, set } => if_matches(!branch.has(*unset) && branch.has(*set)),
             Statement::MatchSet(key, comparison, set) => {

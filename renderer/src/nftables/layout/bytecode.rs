@@ -118,6 +118,10 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             load_key(list, data, values);
             update(list, &map.name(), Some(values), Some(u64::from(*timeout) * 1000));
         }
+        Statement::Record(set, key) => {
+            load_key(list, key, FIRST);
+            update(list, &set.name(), None, None);
+        }
         Statement::Masquerade => expression(list, "masq", |attributes| {
             attributes.u32(expr::MASQ_FLAGS, expr::MASQ_FULLY_RANDOM);
         }),

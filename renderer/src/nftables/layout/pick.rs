@@ -6,9 +6,9 @@ use super::{
     Family, Field, Set, SetKind,
     rule::{
         Rule,
-        Statement::{self, Dnat, Drop, ResetPriority},
+        Statement::{self, Dnat, Drop, Goto, Record, ResetPriority},
     },
-    rules::{from_external_client, frontend, rule},
+    rules::{Refusal, from_external_client, frontend, rule},
 };
 
 /// How a slot is chosen.
@@ -127,14 +127,21 @@ impl PickChain {
                 .then(|| rule(reason, [self.translate(Field::Saddr(self.family), memory)]))
         };
         let draw = |reason, is_external, who| rule(reason, [who, self.draw(is_external)]);
-        let drop_external = |reason| rule(reason, [from_external_client(self.family), vec![Drop]]);
+        let from_external =
+            |reason, verdict| rule(reason, [from_external_client(self.family), vec![verdict]]);
         let mut rules = Vec::new();
         match self.external_slots {
             None => rules.extend(recall()),
             // Affinity entries do not distinguish external clients.
             Some(0) => {
-                rules.push(drop_external(
+                rules.push(from_external(
                     "No backend on this node: the policy allows external clients no other backend.",
+                    Goto(Refusal::Policy.chain(self.family, self.node_port)),
+                ));
+                let inside = Set::new(SetKind::ServedInside, self.family);
+                rules.push(rule(
+                    "The counter of the frontend counts dropped attempts too, so this one counts the others.",
+                    [vec![Record(inside, frontend(self.family, self.node_port))]],
                 ));
                 rules.extend(recall());
             }
@@ -142,7 +149,7 @@ impl PickChain {
                 rules.extend(recall());
                 let reason = "External clients get backends of this node.";
                 rules.push(draw(reason, true, from_external_client(self.family)));
-                rules.push(drop_external("Their slot is empty: no other backend is for them."));
+                rules.push(from_external("Their slot is empty: no other backend is for them.", Drop));
             }
         }
         rules.push(draw("Selects one of the slots; each has a backend.", false, Vec::new()));

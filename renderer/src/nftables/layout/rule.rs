@@ -55,6 +55,9 @@ pub(crate) enum Statement {
         timeout: u32,
         data: Key,
     },
+    /// Adds the key to the set, or refreshes its time there. An element with a counter counts one more. Ends the rule if the
+    /// set is full.
+    Record(Set, Key),
     Masquerade,
     RejectWithTcpReset,
     /// Answers that the port is unreachable, by ICMP or ICMPv6.
@@ -105,7 +108,8 @@ impl Statement {
             | Self::SetPriority(key, _)
             | Self::Vmap(key, _)
             | Self::Dnat(_, key, _)
-            | Self::Update { key, .. } => key,
+            | Self::Update { key, .. }
+            | Self::Record(_, key) => key,
             Self::MatchProtocols
             | Self::MatchAny(_)
             | Self::MatchOnly { .. }
@@ -215,6 +219,7 @@ impl Display for Statement {
                 let (fields, data) = (key(fields), key(data));
                 write!(f, "update @{} {{ {fields} timeout {timeout}s : {data} }}", name(map))
             }
+            Self::Record(set, fields) => write!(f, "update @{} {{ {} }}", name(set), key(fields)),
             Self::Masquerade => f.write_str("masquerade fully-random"),
             Self::RejectWithTcpReset => f.write_str("reject with tcp reset"),
             Self::Reject => f.write_str("reject"),

@@ -11,8 +11,8 @@ use super::{
         Comparison::{Is, IsNot},
         Constant, Flag, Key, Rule,
         Statement::{
-            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet, Reject,
-            RejectWithTcpReset, SetPriority, Vmap,
+            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet, Record,
+            Reject, RejectWithTcpReset, SetPriority, Vmap,
         },
     },
 };
@@ -73,7 +73,7 @@ fn reject_now() -> Chain {
 
 /// The chains that exist once per family.
 fn family_chains(family: Family) -> Vec<Chain> {
-    [choose(family), masquerade(family), guard(family), learn(family)].concat()
+    [choose(family), refuse(family), masquerade(family), guard(family), learn(family)].concat()
 }
 
 /// Choosing a backend, or refusing what has none.
@@ -81,15 +81,16 @@ fn choose(family: Family) -> Vec<Chain> {
     let [frontend, node_port] = [false, true].map(|node_port| frontend(family, node_port));
     let daddr = vec![Field::Daddr(family)];
     let pick = |key: &Key| goto_numbered(family, key, SetKind::Services, SetKind::PickChains);
-    let refused = |key: &Key| {
+    let refused = |key: &Key, node_port| {
+        let refuse = |refusal: Refusal| Goto(refusal.chain(family, node_port));
         [
             rule(
                 "It has no backend on any node.",
-                [vec![is_in(family, key, SetKind::NoEndpoints), Goto("reject-now")]],
+                [vec![is_in(family, key, SetKind::NoEndpoints), refuse(Refusal::NoEndpoints)]],
             ),
             rule(
                 "It has backends on other nodes, but the policy allows only backends of this one.",
-                [vec![is_in(family, key, SetKind::NoLocalEndpoints), Drop]],
+                [vec![is_in(family, key, SetKind::NoLocalEndpoints), refuse(Refusal::Policy)]],
             ),
         ]
     };
@@ -128,10 +129,87 @@ fn choose(family: Family) -> Vec<Chain> {
             named!(family, "check"),
             "Refuses connections without a backend; reached from input, forward and output by packets that \
              were not translated.",
-            refused(&frontend).into_iter().chain(left).collect(),
+            refused(&frontend, false).into_iter().chain(left).collect(),
         ),
-        plain(named!(family, "check-node-ports"), "The same for node ports.", refused(&node_port).into()),
+        plain(
+            named!(family, "check-node-ports"),
+            "The same for node ports.",
+            refused(&node_port, true).into(),
+        ),
     ]
+}
+
+/// Why an attempt is refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Refusal {
+    NoEndpoints,
+    Policy,
+    SourceRanges,
+}
+
+impl Refusal {
+    const ALL: [Self; 3] = [Self::NoEndpoints, Self::Policy, Self::SourceRanges];
+
+    /// The chain that counts the attempt and refuses it.
+    pub(super) const fn chain(self, family: Family, node_port: bool) -> &'static str {
+        match (self, node_port) {
+            (Self::NoEndpoints, false) => named!(family, "no-endpoints"),
+            (Self::NoEndpoints, true) => named!(family, "no-endpoints-node-port"),
+            (Self::Policy, false) => named!(family, "no-local-endpoints"),
+            (Self::Policy, true) => named!(family, "no-local-endpoints-node-port"),
+            (Self::SourceRanges, false) => named!(family, "no-source-range"),
+            (Self::SourceRanges, true) => named!(family, "no-source-range-node-port"),
+        }
+    }
+
+    /// The set that counts the attempts of each frontend.
+    const fn tally(self) -> SetKind {
+        match self {
+            Self::NoEndpoints => SetKind::RefusedNoEndpoints,
+            Self::Policy => SetKind::RefusedPolicy,
+            Self::SourceRanges => SetKind::RefusedSourceRanges,
+        }
+    }
+
+    const fn comment(self) -> &'static str {
+        match self {
+            Self::NoEndpoints => "Rejects an attempt since there is no backend, and counts it.",
+            Self::Policy => "Drops an attempt since no backend is on this node, and counts it.",
+            Self::SourceRanges => "Drops an attempt since its client is in no source range, and counts it.",
+        }
+    }
+
+    const fn verdict(self) -> Statement {
+        match self {
+            Self::NoEndpoints => Goto("reject-now"),
+            Self::Policy | Self::SourceRanges => Drop,
+        }
+    }
+}
+
+/// Refusing attempts, each counted once.
+fn refuse(family: Family) -> Vec<Chain> {
+    let record = |kind, key: &Key| Record(Set::new(kind, family), key.clone());
+    let mut attempt = frontend(family, false);
+    attempt.extend([Field::Saddr(family), Field::Sport]);
+    let remember = || record(SetKind::RefusedClients, &attempt);
+    let chain = |refusal: Refusal, node_port| {
+        let repeated = vec![is_in(family, &attempt, SetKind::RefusedClients), remember(), refusal.verdict()];
+        let counted = vec![record(refusal.tally(), &frontend(family, node_port)), remember()];
+        plain(
+            refusal.chain(family, node_port),
+            if node_port { "The same for node ports." } else { refusal.comment() },
+            vec![
+                rule("The client repeats an attempt that was counted.", [repeated]),
+                rule("An attempt; if a set is full the rule ends, and no packet is let in.", [counted]),
+                rule("Refuses it.", [vec![refusal.verdict()]]),
+            ],
+        )
+    };
+    Refusal::ALL
+        .into_iter()
+        .flat_map(|refusal| [false, true].map(|node_port| chain(refusal, node_port)))
+        .collect()
 }
 
 /// Masquerades connections: to hide the source from the backend, or from destinations outside the cluster.
@@ -228,7 +306,8 @@ fn guard(family: Family) -> Vec<Chain> {
         let mut source = frontend_key(family, is_node_port, Field::CtProtocol);
         source.push(Field::Saddr(family));
         let allowed = is_not_in(family, &source, SetKind::SourceRanges);
-        vec![is_in(family, key, SetKind::Restricted), allowed, Drop]
+        let refuse = Goto(Refusal::SourceRanges.chain(family, is_node_port));
+        vec![is_in(family, key, SetKind::Restricted), allowed, refuse]
     };
     vec![
         plain(

@@ -25,6 +25,11 @@ pub(crate) enum SetKind {
     BackendsExternal,
     NoEndpoints,
     NoLocalEndpoints,
+    RefusedNoEndpoints,
+    RefusedPolicy,
+    RefusedSourceRanges,
+    RefusedClients,
+    ServedInside,
     RoutedFrontends,
     MasqueradeAlways,
     MasqueradeLocal,
@@ -57,7 +62,11 @@ pub(crate) enum Form {
     /// Frontend and slot -> backend.
     Slots,
     /// Frontends.
-    Frontends { counter: bool },
+    Frontends,
+    /// Frontends that count attempts; written by rules, with a timeout.
+    Tally,
+    /// Frontend, client and port of the client; written by rules, with a timeout.
+    Attempts,
     /// Addresses.
     Addresses,
     /// Pairs of an address with itself.
@@ -75,13 +84,24 @@ pub(crate) enum Form {
 impl Form {
     /// True if each element counts its lookups.
     pub(crate) const fn has_counter(self) -> bool {
-        matches!(self, Self::Numbers { counter: true } | Self::Frontends { counter: true })
+        matches!(self, Self::Numbers { counter: true } | Self::Tally)
+    }
+
+    /// The size and the timeout of a set that packets write.
+    const fn written_by_packets(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Memory => Some((MEMORY_SIZE, MEMORY_TIMEOUT)),
+            Self::Tally => Some((TALLY_SIZE, TALLY_TIMEOUT)),
+            Self::Attempts => Some((ATTEMPTS_SIZE, ATTEMPTS_TIMEOUT)),
+            _ => None,
+        }
     }
 
     fn key(self, family: Family) -> Vec<Part> {
         let frontend = [Part::Daddr(family), Part::L4Proto, Part::Dport];
         match self {
-            Self::Numbers { .. } | Self::Frontends { .. } => frontend.into(),
+            Self::Numbers { .. } | Self::Frontends | Self::Tally => frontend.into(),
+            Self::Attempts => [&frontend[..], &[Part::Saddr(family), Part::Sport]].concat(),
             Self::Chains => vec![Part::Priority],
             Self::Slots => [&frontend[..], &[Part::Slot]].concat(),
             Self::Addresses | Self::Ranges => vec![Part::Daddr(family)],
@@ -97,7 +117,9 @@ impl Form {
             Self::Numbers { .. } => Some(Data::Parts(vec![Part::Priority])),
             Self::Chains => Some(Data::Verdict),
             Self::Slots | Self::Memory => Some(Data::Parts(vec![Part::Daddr(family), Part::Dport])),
-            Self::Frontends { .. }
+            Self::Frontends
+            | Self::Tally
+            | Self::Attempts
             | Self::Addresses
             | Self::Pairs
             | Self::Ranges
@@ -112,20 +134,28 @@ impl Form {
 
     const fn declared_by(self) -> DeclaredBy {
         match self {
-            Self::Addresses | Self::Pairs | Self::Ranges | Self::Interfaces => DeclaredBy::Type,
+            // nft up to 1.0.6 forgets the expressions of as many parts as attempts have.
+            Self::Addresses | Self::Pairs | Self::Ranges | Self::Interfaces | Self::Attempts => {
+                DeclaredBy::Type
+            }
             _ => DeclaredBy::Typeof,
         }
     }
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Services,
         Self::PickChains,
         Self::Backends,
         Self::BackendsExternal,
         Self::NoEndpoints,
         Self::NoLocalEndpoints,
+        Self::RefusedNoEndpoints,
+        Self::RefusedPolicy,
+        Self::RefusedSourceRanges,
+        Self::RefusedClients,
+        Self::ServedInside,
         Self::RoutedFrontends,
         Self::MasqueradeAlways,
         Self::MasqueradeLocal,
@@ -156,6 +186,11 @@ impl SetKind {
             Self::BackendsExternal => "backends-external",
             Self::NoEndpoints => "no-endpoints",
             Self::NoLocalEndpoints => "no-local-endpoints",
+            Self::RefusedNoEndpoints => "refused-no-endpoints",
+            Self::RefusedPolicy => "refused-policy",
+            Self::RefusedSourceRanges => "refused-source-ranges",
+            Self::RefusedClients => "refused-clients",
+            Self::ServedInside => "served-inside",
             Self::RoutedFrontends => "routed-frontends",
             Self::MasqueradeAlways => "masquerade-always",
             Self::MasqueradeLocal => "masquerade-local",
@@ -194,11 +229,22 @@ impl SetKind {
             Self::BackendsExternal => {
                 "The same for external clients, with a policy that allows them only backends of this node."
             }
-            Self::NoEndpoints => {
-                "Frontends without a backend anywhere: rejected. The counter counts refused connections."
-            }
+            Self::NoEndpoints => "Frontends without a backend anywhere: rejected.",
             Self::NoLocalEndpoints => {
                 "Frontends with a policy that allows only backends of this node, if it has none: dropped."
+            }
+            Self::RefusedNoEndpoints => {
+                "Frontends that refused attempts, since there is no backend. The counter counts attempts, each \
+                 once; this and the following are written by rules."
+            }
+            Self::RefusedPolicy => "The same, since the policy allows only backends of this node.",
+            Self::RefusedSourceRanges => "The same, since the client is in none of the source ranges.",
+            Self::RefusedClients => {
+                "Attempts that were refused and counted a while ago: the same client, port and frontend again \
+                 is a repetition."
+            }
+            Self::ServedInside => {
+                "Frontends that drop external clients, and serve others: the counter counts these."
             }
             Self::RoutedFrontends => "Frontends that routes carry to their backends: not translated.",
             Self::MasqueradeAlways => "External frontends with policy Cluster: masqueraded for all clients.",
@@ -274,8 +320,18 @@ impl SetKind {
             | Self::ServiceCidrs
             | Self::NonMasqueradeCidrs
             | Self::Routed
-            | Self::ServiceInterfaces => false,
+            | Self::ServiceInterfaces
+            | Self::RefusedNoEndpoints
+            | Self::RefusedPolicy
+            | Self::RefusedSourceRanges
+            | Self::RefusedClients
+            | Self::ServedInside => false,
         }
+    }
+
+    /// True if its elements only record packets: they are never read to decide anything, and never compared.
+    pub(crate) const fn only_records(self) -> bool {
+        matches!(self.form(), Form::Tally | Form::Attempts)
     }
 
     pub(crate) const fn form(self) -> Form {
@@ -284,10 +340,17 @@ impl SetKind {
             Self::Sticky => Form::Numbers { counter: false },
             Self::PickChains | Self::LearnChains => Form::Chains,
             Self::Backends | Self::BackendsExternal => Form::Slots,
-            Self::NoEndpoints | Self::NoLocalEndpoints => Form::Frontends { counter: true },
-            Self::RoutedFrontends | Self::MasqueradeAlways | Self::MasqueradeLocal | Self::Restricted => {
-                Form::Frontends { counter: false }
-            }
+            Self::NoEndpoints
+            | Self::NoLocalEndpoints
+            | Self::RoutedFrontends
+            | Self::MasqueradeAlways
+            | Self::MasqueradeLocal
+            | Self::Restricted => Form::Frontends,
+            Self::RefusedNoEndpoints
+            | Self::RefusedPolicy
+            | Self::RefusedSourceRanges
+            | Self::ServedInside => Form::Tally,
+            Self::RefusedClients => Form::Attempts,
             Self::ClusterIps | Self::NodeIps | Self::Routed => Form::Addresses,
             Self::Hairpin => Form::Pairs,
             Self::Pods
@@ -367,7 +430,7 @@ impl Set {
         if form.is_interval() {
             flags |= if key.len() > 1 { set::FLAG_INTERVAL | set::FLAG_CONCAT } else { set::FLAG_INTERVAL };
         }
-        if form == Form::Memory {
+        if form.written_by_packets().is_some() {
             flags |= set::FLAG_TIMEOUT | set::FLAG_EVAL;
         }
         Declaration { flags, key_type: part::datatype(&key), key_len: part::len(&key), data }
@@ -392,9 +455,9 @@ impl Set {
             Some(Data::Parts(parts)) => writeln!(text, " : {}", of_parts(parts))?,
             Some(Data::Verdict) => writeln!(text, " : verdict")?,
         }
-        if form == Form::Memory {
-            let hours = MEMORY_TIMEOUT_MS / 3_600_000;
-            writeln!(text, "\t\tsize {MEMORY_SIZE}\n\t\tflags dynamic,timeout\n\t\ttimeout {hours}h")?;
+        if let Some((size, timeout)) = form.written_by_packets() {
+            let timeout = nft_duration(timeout);
+            writeln!(text, "\t\tsize {size}\n\t\tflags dynamic,timeout\n\t\ttimeout {timeout}")?;
         } else if let Some(size) = size {
             writeln!(text, "\t\tsize {size}")?;
         }
@@ -424,13 +487,13 @@ impl Set {
                 message.u32(set::DATA_LEN, data_len);
             }
             message.u32(set::ID, id);
-            match form {
-                Form::Memory => {
-                    message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, MEMORY_SIZE));
-                    message.bytes(set::TIMEOUT, &MEMORY_TIMEOUT_MS.to_be_bytes());
+            match (form, form.written_by_packets()) {
+                (_, Some((size, timeout))) => {
+                    message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, size));
+                    message.bytes(set::TIMEOUT, &(u64::from(timeout) * 1000).to_be_bytes());
                 }
                 // The kernel compares the fields of an interval separately, so it must know their lengths.
-                Form::Sources => message.nested(set::DESC, |desc| {
+                (Form::Sources, _) => message.nested(set::DESC, |desc| {
                     desc.nested(set::DESC_CONCAT, |fields| {
                         for part in &key {
                             fields.nested(LIST_ELEM, |field| field.u32(set::FIELD_LEN, part.len()));
@@ -493,8 +556,23 @@ const VERDICT: u32 = 0xffff_ff00;
 const VERDICT_LEN: u32 = 16;
 /// The maximum number of affinity entries.
 const MEMORY_SIZE: u32 = 65_536;
-/// Three hours, Kubernetes' default; every entry is written with the timeout of its service.
-const MEMORY_TIMEOUT_MS: u64 = 3 * 3600 * 1000;
+/// Three hours in seconds, Kubernetes' default; every entry is written with the timeout of its service.
+const MEMORY_TIMEOUT: u32 = 3 * 3600;
+/// The maximum number of frontends with refused attempts. The kernel allocates the hash table of that size.
+const TALLY_SIZE: u32 = 8_192;
+/// A frontend without refused attempts for a day counts from zero again, so that removed services leave nothing.
+const TALLY_TIMEOUT: u32 = 24 * 3600;
+/// How many refused attempts are remembered. With more within the timeout repetitions may count as attempts.
+const ATTEMPTS_SIZE: u32 = 16_384;
+/// Longer than the pause before any repetition of a SYN: Linux repeats for two minutes, and pauses for one at most.
+const ATTEMPTS_TIMEOUT: u32 = 120;
+
+/// In nft's largest unit.
+fn nft_duration(seconds: u32) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let fitting = units.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
+    fitting.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
 
 /// The kernel replaces `%d` with a free number.
 pub(crate) const ANONYMOUS: &str = "__set%d";

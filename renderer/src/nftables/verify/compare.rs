@@ -80,6 +80,9 @@ impl Comparison<'_> {
             return self.different("sets", name, "of another type, or with other flags");
         }
         let place = if flags & set::FLAG_MAP == 0 { format!("set {name}") } else { format!("map {name}") };
+        if desired.only_records {
+            return;
+        }
         if desired.is_memory {
             return self.memory(&place, found);
         }

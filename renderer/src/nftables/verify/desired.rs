@@ -33,6 +33,8 @@ pub(super) struct DesiredSet {
     pub(super) fixed: BTreeSet<String>,
     /// Written by rules: affinity entries.
     pub(super) is_memory: bool,
+    /// Written by rules that only count: its elements are not compared.
+    pub(super) only_records: bool,
 }
 
 impl DesiredTable {
@@ -46,8 +48,9 @@ impl DesiredTable {
             desired.chains.insert(name, hook.map(text).unwrap_or_default());
         }
         for set in Set::all() {
-            let is_memory = set.kind == SetKind::Affinity;
-            desired.sets.insert(set.name(), DesiredSet { is_memory, ..DesiredSet::default() });
+            let (is_memory, only_records) = (set.kind == SetKind::Affinity, set.kind.only_records());
+            let desired_set = DesiredSet { is_memory, only_records, ..DesiredSet::default() };
+            desired.sets.insert(set.name(), desired_set);
         }
         for service in snapshot.services.values() {
             let plan = plan(service);

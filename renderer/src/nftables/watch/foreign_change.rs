@@ -48,7 +48,8 @@ pub(super) struct ForeignChangeCollector {
 impl ForeignChangeCollector {
     /// Adds a message about the table. False if the change does not matter.
     ///
-    /// Affinity entries time out by themselves, and deleting one does no harm: its client draws again.
+    /// Affinity entries time out by themselves, and deleting one does no harm: its client draws again. Elements that only record
+    /// packets decide nothing.
     pub(super) fn add(&mut self, kind: u8, object: Attributes<'_>) -> bool {
         let set = match kind {
             msg::NEWSETELEM | msg::DELSETELEM => object.text(elem::LIST_SET),
@@ -71,7 +72,7 @@ impl ForeignChangeCollector {
             self.is_more = true;
             return true;
         };
-        if set.kind == SetKind::Affinity && kind == msg::DELSETELEM {
+        if set.kind.only_records() || set.kind == SetKind::Affinity && kind == msg::DELSETELEM {
             return false;
         }
         let listed = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);

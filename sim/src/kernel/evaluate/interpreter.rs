@@ -9,7 +9,7 @@ use super::{
 use crate::kernel::{
     conntrack::status,
     data::{Data, Handle, Verdict},
-    element::Element,
+    element::{Counter, Element},
     expression::{Expression, register::Register},
     ruleset::Table,
     uapi::{expr, set, verdict},
@@ -46,10 +46,14 @@ impl Effect {
                 let is_full = found.size > 0 && found.elements.len() >= found.size as usize;
                 match found.elements.get_mut(&element.key) {
                     // The data of an existing element is not changed.
-                    Some(known) if updates => {
-                        (known.timeout, known.expires) = (element.timeout, element.expires);
+                    Some(known) => {
+                        if updates {
+                            (known.timeout, known.expires) = (element.timeout, element.expires);
+                        }
+                        if let Some(counter) = &mut known.counter {
+                            counter.packets += 1;
+                        }
                     }
-                    Some(_) => {}
                     None if is_full => {}
                     // The element does not exist.
                     None => drop(found.elements.insert(element, false, now)),
@@ -261,7 +265,7 @@ impl Interpreter<'_> {
             data: data.map(Data::Value),
             is_end: false,
             userdata: Vec::new(),
-            counter: None,
+            counter: found.declaration.has_counter.then(|| Counter { packets: 1, ..Counter::default() }),
             timeout: found.has(set::F_TIMEOUT).then_some(timeout),
             expires: (timeout != 0).then(|| self.now + timeout),
         };
