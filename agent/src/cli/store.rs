@@ -63,7 +63,7 @@ impl StoreArgument {
                     return Ok(self.of_configuration(&config, false));
                 }
                 // Of several lines the first one says why.
-                Err(error) => reason = error.to_string().lines().next().unwrap_or_default().to_owned(),
+                Err(error) => reason.push_str(error.to_string().lines().next().unwrap_or_default()),
             }
         }
         let config =
