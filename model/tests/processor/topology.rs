@@ -165,6 +165,29 @@ fn node_moving_zones_changes_only_services_with_hints() {
 }
 
 #[test]
+fn hints_count_as_soon_as_zone_of_node_is_known() {
+    let endpoints = [meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])];
+    let all = ["10.2.0.1", "10.2.0.2"];
+    let mut processor = mk_processor_with([
+        put(web()),
+        put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"])),
+    ]);
+    assert_eq!(cluster(&processor), all, "there is no Node object");
+    let created = processor.apply([put(mk_node_in("z1", MASTER))]);
+    assert_eq!(
+        (changed(&created), cluster(&processor)),
+        (vec!["default/web".to_owned()], vec!["10.2.0.1".into()])
+    );
+    processor.apply([put(mk_node(MASTER, &[], &[]))]);
+    assert_eq!(cluster(&processor), all, "it has no zone");
+    let labelled = processor.apply([put(mk_node_in("z2", MASTER))]);
+    assert_eq!(
+        (changed(&labelled), cluster(&processor)),
+        (vec!["default/web".to_owned()], vec!["10.2.0.2".into()])
+    );
+}
+
+#[test]
 fn configured_zone_wins_over_that_of_node_object() {
     let config = ProcessorConfig { zone: Some("z2".into()), ..ProcessorConfig::new(NodeName::new(MASTER)) };
     let mut processor = Processor::new(config);

@@ -208,4 +208,43 @@ mod tests {
         assert_eq!(carriers.reassign(4, &[]).len(), 1);
         assert_eq!(carriers.with_carriers(snapshot).services[&id], service(Route));
     }
+    #[test]
+    fn service_back_at_nftables_or_deleted_is_not_awaited() {
+        use Carrier::{Nftables, NftablesUntilRoute, Route};
+        for back in [Some(Nftables), None] {
+            let mut carriers = CarrierReassignment::default();
+            apply(&mut carriers, Some(Nftables), Some(Route), 7);
+            assert_eq!(apply(&mut carriers, Some(Route), back, 8), (Some(NftablesUntilRoute), back));
+            assert!(carriers.reassign(8, &[]).is_empty(), "its routes mean nothing now");
+            assert_eq!(apply(&mut carriers, back, Some(Route), 9).1, Some(NftablesUntilRoute));
+            assert!(carriers.reassign(8, &[]).is_empty(), "a report on earlier events");
+            assert_eq!(carriers.reassign(9, &[]).len(), 1);
+        }
+    }
+
+    #[test]
+    fn service_that_returned_to_routes_waits_for_the_latter_report() {
+        use Carrier::{Nftables, NftablesUntilRoute, Route};
+        let mut carriers = CarrierReassignment::default();
+        apply(&mut carriers, Some(Nftables), Some(Route), 7);
+        apply(&mut carriers, Some(Route), Some(Nftables), 8);
+        apply(&mut carriers, Some(Nftables), Some(Route), 9);
+        // The report on the first two events: the routes were added and removed.
+        assert!(carriers.reassign(8, &[]).is_empty());
+        assert_eq!(apply(&mut carriers, Some(Route), Some(Route), 10).1, Some(NftablesUntilRoute));
+        assert_eq!(carriers.reassign(9, &[]).len(), 1);
+        assert_eq!(carriers.reassign(10, &rejected()).len(), 1, "later its routes are refused");
+        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 11).0, Some(NftablesUntilRoute));
+        assert!(carriers.reassign(11, &rejected()).is_empty(), "it is no longer theirs");
+    }
+
+    #[test]
+    fn service_at_start_that_goes_back_to_nftables_has_no_former_carrier() {
+        use Carrier::{AsBefore, Nftables, NftablesUntilRoute, Route};
+        let mut carriers = CarrierReassignment::default();
+        carriers.begin([service(Route)].iter(), 1);
+        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 2), (Some(AsBefore), Some(Nftables)));
+        assert!(carriers.reassign(2, &[]).is_empty());
+        assert_eq!(apply(&mut carriers, Some(Nftables), Some(Route), 3).1, Some(NftablesUntilRoute));
+    }
 }

@@ -518,4 +518,44 @@ mod tests {
         assert!(state.drained.is_empty() && state.found.is_empty());
         assert_eq!(state.wake_up(now, survey), None, "nothing to do until the next request");
     }
+
+    #[test]
+    fn node_ports_are_searched_on_current_addresses_of_node() {
+        let (queue, requests) = sync_channel(8);
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Udp,
+            name: "".into(),
+            node_port: Some(30080),
+            backends: vec![Backend::new(([10, 0, 0, 1], 8080).into())],
+        };
+        let id = ServiceId::new("default", "web");
+        let service = ContivService { ports: vec![port], ..ContivService::new(id.clone()) };
+        let services = BTreeMap::from([(id, Arc::new(service))]);
+        let reconciled = |node_ips: &[[u8; 4]]| Request::Reconciled {
+            before: BTreeMap::new(),
+            services: services.clone(),
+            node_ips: node_ips.iter().copied().map(IpAddr::from).collect(),
+            found: Vec::new(),
+        };
+        let mut state = State::default();
+        let [first, second] = [[192, 0, 2, 1], [192, 0, 2, 2]];
+        // One address, another one, both, none.
+        for node_ips in [&[first][..], &[second], &[first, second], &[]] {
+            queue.send(reconciled(node_ips)).unwrap();
+            state.handle_pending_requests(&requests);
+            for address in [first, second] {
+                let flow = Flow {
+                    protocol: Protocol::Udp,
+                    destination: (address, 30080).into(),
+                    // It was never translated.
+                    backend: (address, 30080).into(),
+                    is_in_use: false,
+                    identity: Identity { tuple: &[], id: &[] },
+                };
+                let is_stale = state.next.judge(&flow, &state.node_ips) == Judgement::Stale;
+                assert_eq!(is_stale, node_ips.contains(&address), "{address:?} of {node_ips:?}");
+            }
+        }
+    }
 }

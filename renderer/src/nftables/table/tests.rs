@@ -184,7 +184,7 @@ fn service(number: u8) -> impl Strategy<Value = ContivService> {
                         backends: unique(backends.into_values()),
                     })
                     .collect(),
-                ..ContivService::new(ServiceId::new("default", format!("s{number}")))
+                ..ContivService::new(ServiceId::new("default", "named later"))
             }
         },
     )
@@ -210,23 +210,30 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         masquerade,
     );
     let services = (option::of(service(5)), option::of(service(6)), option::of(service(7)));
-    (services, node).prop_map(|((a, b, c), (node_ips, pods, interfaces, masquerade))| Snapshot {
-        services: [a, b, c]
-            .into_iter()
-            .flatten()
-            .map(|service| (service.id.clone(), Arc::new(service)))
-            .collect(),
-        node: NodeFacts {
-            node_ips,
-            pod_cidrs: pods
+    // From one state to the next frontends move between services, in both directions.
+    let names = Just(["a", "b", "c"]).prop_shuffle();
+    (services, names, node).prop_map(|((a, b, c), names, (node_ips, pods, interfaces, masquerade))| {
+        Snapshot {
+            services: [a, b, c]
                 .into_iter()
-                .filter_map(|number| format!("10.{number}.0.0/16").parse().ok())
+                .zip(names)
+                .filter_map(|(service, name)| {
+                    Some(ContivService { id: ServiceId::new("default", name), ..service? })
+                })
+                .map(|service| (service.id.clone(), Arc::new(service)))
                 .collect(),
-            pod_interfaces: interfaces,
-            cluster_ip_masquerade: masquerade,
-            ..NodeFacts::default()
-        },
-        ..Snapshot::default()
+            node: NodeFacts {
+                node_ips,
+                pod_cidrs: pods
+                    .into_iter()
+                    .filter_map(|number| format!("10.{number}.0.0/16").parse().ok())
+                    .collect(),
+                pod_interfaces: interfaces,
+                cluster_ip_masquerade: masquerade,
+                ..NodeFacts::default()
+            },
+            ..Snapshot::default()
+        }
     })
 }
 
@@ -302,5 +309,44 @@ proptest! {
         }
         kernel.commit_at_once(&late);
         prop_assert_eq!(kernel.elements(), table.elements());
+    }
+}
+
+#[test]
+fn frontend_that_moves_between_services_keeps_its_elements() {
+    let service = |name: &str, last: u8| {
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port: Some(30_000 + u16::from(last)),
+            backends: vec![Backend::new(SocketAddr::new(IpAddr::from([10, 244, 0, last]), 8080))],
+        };
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, last])].into(),
+            external_ips: [IpAddr::from([192, 0, 2, last])].into(),
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("default", name))
+        };
+        (service.id.clone(), Arc::new(service))
+    };
+    let state = |services: &[(&str, u8)]| Snapshot {
+        services: services.iter().map(|(name, last)| service(name, *last)).collect(),
+        ..Snapshot::default()
+    };
+    // From a service to one before and after it by name, that is new, stays, or gives its own away.
+    let cases = [
+        (state(&[("b", 1)]), state(&[("a", 1)])),
+        (state(&[("a", 1)]), state(&[("b", 1)])),
+        (state(&[("a", 1), ("b", 2)]), state(&[("a", 2)])),
+        (state(&[("a", 1), ("b", 2)]), state(&[("a", 2), ("b", 1)])),
+        (state(&[("a", 1), ("b", 2), ("c", 3)]), state(&[("a", 2), ("b", 3), ("c", 1)])),
+    ];
+    for (old, new) in cases {
+        let mut kernel = Kernel::default();
+        let (mut table, transaction) = resync(&old, Elements::default());
+        kernel.commit(transaction);
+        kernel.commit(table.update(&old.services, &ChangeSet::between(&old, &new)));
+        assert_eq!(kernel.elements(), Table::new(&new).elements(), "{:?}", new.services.keys());
     }
 }

@@ -180,6 +180,32 @@ mod tests {
     }
 
     #[test]
+    fn policy_local_uses_terminating_local_backends_before_none() {
+        use BackendState::{Ready, Terminating};
+        let all = [
+            backend("10.1.0.1", true, Ready),
+            backend("10.1.0.2", true, Terminating),
+            backend("10.2.0.1", false, Ready),
+            backend("10.2.0.2", false, Terminating),
+        ];
+        let (cluster_ip, external_ip) = (ip("10.96.0.1"), ip("198.51.100.1"));
+        let expected = [to(&[("10.1.0.1", 1)]), to(&[("10.1.0.2", 1)]), RouteTarget::Blackhole];
+        for (first, local) in expected.into_iter().enumerate() {
+            for address in [cluster_ip, external_ip] {
+                let mut service = service(all[first..].to_vec());
+                let policy = if address == cluster_ip {
+                    &mut service.internal_policy
+                } else {
+                    &mut service.external_policy
+                };
+                *policy = TrafficPolicy::Local;
+                let mut targets = targets(&service, &NodeFacts::default());
+                assert_eq!(targets.remove(&address), Some(local.clone()), "{address} without {first}");
+            }
+        }
+    }
+
+    #[test]
     fn backend_on_network_of_this_node_is_this_node() {
         let host = |local| Backend { host_network: true, ..backend("192.0.2.1", local, BackendState::Ready) };
         assert_eq!(of(vec![host(true)]), RouteTarget::Local);

@@ -125,3 +125,56 @@ fn next_list_after_confirmation_counts() {
     assert!(wiped.undecodable.is_empty());
     assert_eq!(guard.check_list(&processor, &mut list(0), now()), DeletionDecision::HeldNow, "only that one");
 }
+
+#[test]
+fn confirmation_is_used_up_by_a_list_that_needs_none() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let processor = processor(40);
+    guard.check_list(&processor, &mut list(0), now());
+    assert!(guard.confirm());
+    assert_eq!(guard.check_list(&processor, &mut list(40), now()), DeletionDecision::Pass, "all are back");
+    let mut wiped = list(0);
+    assert_eq!(
+        guard.check_list(&processor, &mut wiped, now()),
+        DeletionDecision::HeldNow,
+        "others than confirmed"
+    );
+    assert_eq!(wiped.undecodable.len(), 40);
+    assert!(guard.deadline().is_some());
+}
+
+#[test]
+fn deletions_after_confirmation_are_held_until_its_list() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let processor = processor(40);
+    guard.check_list(&processor, &mut list(0), now());
+    assert!(guard.confirm());
+    for count in [1, 30] {
+        let mut events = deletions(count);
+        assert_eq!(guard.check_changes(&processor, &mut events, now()), DeletionDecision::StillHeld);
+        assert_eq!(events, []);
+    }
+    assert_eq!(guard.check_list(&processor, &mut list(0), now()), DeletionDecision::Pass);
+    assert_eq!(
+        guard.check_changes(&processor, &mut deletions(1), now()),
+        DeletionDecision::Pass,
+        "nothing is held"
+    );
+    assert_eq!(guard.check_changes(&processor, &mut deletions(30), now()), DeletionDecision::HeldNow);
+}
+
+#[test]
+fn deadline_is_that_of_first_held_deletion_and_begins_anew() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let processor = processor(40);
+    let begin = now();
+    let after = |seconds| Now { instant: begin.instant + Duration::from_secs(seconds), ..begin };
+    let deadline = |seconds| Some(after(seconds).instant + CONFIG.wait);
+    guard.check_list(&processor, &mut list(0), after(0));
+    guard.check_list(&processor, &mut list(0), after(20));
+    guard.check_changes(&processor, &mut deletions(30), after(40));
+    assert_eq!(guard.deadline(), deadline(0), "later deletions do not extend it");
+    guard.check_list(&processor, &mut list(40), after(50));
+    guard.check_list(&processor, &mut list(0), after(55));
+    assert_eq!(guard.deadline(), deadline(55), "these are others");
+}
