@@ -488,3 +488,58 @@ fn stopped_agent_is_named_as_stopped() {
     assert!(run.err.contains("is stopped (state T)") && run.err.contains("kill -CONT"), "{run:?}");
     assert!(run.err.trim_end().lines().count() <= 2, "{run:?}");
 }
+
+#[test]
+fn warnings_are_shown_until_the_object_is_mended() {
+    let folder = folder();
+    let manifest = folder.path().join("manifests/old.yaml");
+    let old = web("old", 9).replace("port: 80,", "port: 80, nodePort: 30080, color: red,");
+    fs::write(&manifest, &old).unwrap();
+    let agent = Agent::start(folder.path());
+    let status = ask(&agent, &["status"]);
+    assert_eq!(status.code, 0, "{status:?}");
+    for expected in [
+        "0 in quarantine, 2 warnings\n",
+        "\nWARNINGS\nservice shop/old: spec.ports[0].nodePort\n  it has no effect: only services of type NodePort",
+        "\nService shop/old: spec.ports[0].color\n  there is no such field, and it has no effect\n",
+    ] {
+        assert!(status.out.contains(expected), "{expected}: {}", status.out);
+    }
+    let services = ask(&agent, &["services", "shop/old"]);
+    assert_eq!((services.code, services.err.lines().count()), (0, 2), "{services:?}");
+    assert!(
+        services.err.starts_with("warning: service shop/old: spec.ports[0].nodePort: it has no effect: ")
+    );
+    assert_eq!(ask(&agent, &["services", "shop/web"]).err, "");
+    let json: Value = serde_json::from_str(&ask(&agent, &["status", "-o", "json"]).out).unwrap();
+    assert_eq!(
+        (&json["status"]["warnings"], &json["warnings"][0]["field"]),
+        (&2.into(), &"spec.ports[0].nodePort".into())
+    );
+    agent.wait_for("/", |page| page.contains("<h2>Warnings</h2>") && page.contains("spec.ports[0].color"));
+
+    fs::write(&manifest, web("old", 9)).unwrap();
+    agent.wait_for("/status", |status| status.contains("\"warnings\":0"));
+    assert!(!ask(&agent, &["status"]).out.contains("WARNINGS"));
+}
+
+#[test]
+fn missing_node_needs_attention_and_the_near_name_is_named() {
+    let folder = folder();
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}";
+    fs::write(folder.path().join("manifests/node.yaml"), node).unwrap();
+    let named = |name: &str| {
+        let arguments = arguments(folder.path(), "127.0.0.1:0");
+        let argument = |argument: String| if argument == "n1" { name.to_owned() } else { argument };
+        let arguments: Vec<String> = arguments.into_iter().map(argument).collect();
+        Agent::start_waiting_for(&arguments, "ready: ")
+    };
+    let agent = named("n1.example.com");
+    let status = ask(&agent, &["status"]);
+    assert_eq!(status.code, 1, "{status:?}");
+    let expected = "name      the store has no Node object of this name: did you mean n1?";
+    assert!(status.out.contains(expected) && status.out.contains("ready, but see below"), "{status:?}");
+    drop(agent);
+    let status = ask(&named("n1"), &["status"]);
+    assert!(status.code == 0 && !status.out.contains("\nname "), "{status:?}");
+}
