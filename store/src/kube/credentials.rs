@@ -157,7 +157,9 @@ fn bearer(token: &str) -> Result<HeaderValue, String> {
     if token.is_empty() {
         return Err("it is empty, and should hold a token".to_owned());
     }
-    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| unusable(token))?;
+    // The type would let other bytes than ASCII pass, as those of a byte order mark.
+    let header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| token.is_ascii());
+    let mut header = header.ok_or_else(|| unusable(token))?;
     header.set_sensitive(true);
     Ok(header)
 }

@@ -77,9 +77,8 @@ fn token_header(token: &str) -> Result<HeaderValue, &'static str> {
     if token.is_empty() {
         return Err("it is empty, and should hold a token");
     }
-    let header = HeaderValue::from_str(token);
-    let mut header =
-        header.map_err(|_| "the token has a character that no request can carry; write it again")?;
+    let header = HeaderValue::from_str(token).ok().filter(|_| token.is_ascii());
+    let mut header = header.ok_or("the token has a character that no request can carry; write it again")?;
     header.set_sensitive(true);
     Ok(header)
 }
