@@ -29,6 +29,7 @@ impl FileVersions {
     }
 
     /// The present versions of the same files.
+    #[must_use]
     pub fn read_again(&self) -> Self {
         Self::read(self.0.keys())
     }

@@ -75,7 +75,9 @@ fn problems(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<
 /// Warnings of one object.
 fn warnings(source: &str, object: &str, findings: Vec<(String, String)>) -> Vec<Problem> {
     let mut warnings = problems(source, object, findings);
-    warnings.iter_mut().for_each(|warning| warning.is_warning = true);
+    for warning in &mut warnings {
+        warning.is_warning = true;
+    }
     warnings
 }
 
