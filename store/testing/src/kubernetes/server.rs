@@ -27,12 +27,11 @@ use rustls::{
 use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::{answer::answer, shared::Shared};
+use super::{
+    answer::answer,
+    shared::{ClientCertificate, Shared},
+};
 use crate::Authority;
-
-/// The certificate of the client of a connection, in DER.
-#[derive(Debug, Clone)]
-pub(super) struct ClientCertificate(pub(super) Vec<u8>);
 
 /// With the authority's server certificate. A client may show a certificate of the authority.
 pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {

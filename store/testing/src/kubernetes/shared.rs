@@ -13,7 +13,11 @@ use http::{Request, header};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{cluster::Cluster, resource::Resource, review::User, server::ClientCertificate};
+use super::{cluster::Cluster, resource::Resource, review::User};
+
+/// The certificate of the client of a connection, in DER.
+#[derive(Debug, Clone)]
+pub(super) struct ClientCertificate(pub(super) Vec<u8>);
 
 /// A request, and how much was answered.
 #[derive(Debug)]
