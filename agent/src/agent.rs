@@ -48,11 +48,8 @@ pub fn run(config: &Config, log_level: LogLevel) -> anyhow::Result<()> {
     process::run(|manager| run_until_stopped(config, log_level, manager))
 }
 
-async fn run_until_stopped(
-    config: &Config,
-    log_level: LogLevel,
-    manager: Option<ServiceManager>,
-) -> anyhow::Result<()> {
+/// Logs what starts, and settings that have no effect.
+fn log_start(config: &Config) {
     let names: Vec<&str> = config.renderers.iter().map(|name| name.as_str()).collect();
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -66,6 +63,14 @@ async fn run_until_stopped(
             "node-port-addresses: {addresses} is loopback, and left out; use node-ports-on-loopback for that"
         );
     }
+}
+
+async fn run_until_stopped(
+    config: &Config,
+    log_level: LogLevel,
+    manager: Option<ServiceManager>,
+) -> anyhow::Result<()> {
+    log_start(config);
     let mut signals = Signals::install()?;
     let listener = listen("--listen", config.listen).await?;
     // With port 0 the system chooses one.

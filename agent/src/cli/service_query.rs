@@ -108,7 +108,7 @@ impl ServiceQuery {
         let line = |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
         let mut lines: String = warnings.iter().take(MAX_WARNINGS).map(line).collect();
         if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
-            lines += &format!("and {more} more: `contiv status -o json`\n");
+            lines.extend(["and ", &more.to_string(), " more: `contiv status -o json`\n"]);
         }
         Ok(lines)
     }

@@ -153,8 +153,8 @@ fn get_reads_the_store_of_the_running_agent() {
     assert_eq!(found.err, note);
     // What is given wins, and needs no note.
     let other = Store::new();
-    let none = get(&["--store", &other.url()]);
-    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), (0, "", ""), "{none:?}");
+    let empty = get(&["--store", &other.url()]);
+    assert_eq!((empty.code, empty.out.as_str(), empty.err.as_str()), (0, "", ""), "{empty:?}");
     let config = other.0.path().join("agent.toml");
     fs::write(&config, format!("store = \"{}\"\n", Store::new().url())).unwrap();
     let configured = get(&["--config", text(&config)]);

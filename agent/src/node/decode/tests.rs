@@ -72,9 +72,9 @@ fn derived_slice_takes_the_place_of_another_with_its_name() {
 /// The unserved workloads after a batch; none if they are as before.
 fn unserved_after(decoder: &mut Decoder, changes: Vec<Change>) -> Option<Vec<String>> {
     let batch = Batch { revision: 2, changes };
-    let Some(StoreEvent::Changed(_, decoded)) = decoder.decode(FeedEvent::Changed(batch)) else { panic!() };
+    let Some(StoreEvent::Changed(_, changes)) = decoder.decode(FeedEvent::Changed(batch)) else { panic!() };
     let objects = |all: Vec<Problem>| all.into_iter().filter_map(|warning| warning.object).collect();
-    decoded.unserved.map(objects)
+    changes.unserved.map(objects)
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn derived_slice_is_not_replaced_by_a_change_of_the_store() {
     let foreign = Entry { value: r#"{"address_type":"IPv4","service_name":"web"}"#.into(), ..slice.clone() };
     for change in [Change::Put(foreign), Change::Delete { key: slice.key }] {
         let batch = Batch { revision: 2, changes: vec![change] };
-        let Some(StoreEvent::Changed(batch, decoded)) = decoder.decode(FeedEvent::Changed(batch)) else {
+        let Some(StoreEvent::Changed(batch, changes)) = decoder.decode(FeedEvent::Changed(batch)) else {
             panic!()
         };
-        assert_eq!((batch.changes, decoded.events), (vec![], vec![]));
+        assert_eq!((batch.changes, changes.events), (vec![], vec![]));
     }
 }
 
