@@ -1,6 +1,9 @@
 //! Facts about this node that renderers need besides the services.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,10 @@ pub struct NodeFacts {
     pub pod_cidrs: BTreeSet<IpNetwork>,
     /// Interfaces that identify the pods of this node: their packets arrive there.
     pub pod_interfaces: BTreeSet<InterfacePattern>,
+    /// The addresses of this node that masqueraded connections get where they leave by these interfaces, one of each family; at
+    /// all others the kernel chooses an address of the interface.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub masquerade_sources: BTreeMap<InterfaceName, BTreeSet<IpAddr>>,
     /// Interfaces where services answer packets that come in; loopback is among them. None: at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_interfaces: Option<BTreeSet<InterfacePattern>>,

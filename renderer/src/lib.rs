@@ -8,6 +8,7 @@ pub mod error;
 pub mod forwarding;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod interface_routes;
 pub mod kernel;
 pub mod linux;
 pub mod local_addresses;
@@ -18,6 +19,7 @@ pub mod poison_isolator;
 pub mod registry;
 pub mod renderer;
 pub mod route;
+mod route_protocol;
 pub mod table_listing;
 pub mod verify;
 pub mod watch;

@@ -1,22 +1,28 @@
-//! This node's interfaces and their addresses, listed and watched.
+//! This node's interfaces, their addresses and routes, listed and watched.
 
-use std::{collections::BTreeSet, io, net::IpAddr};
+use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
 use contiv_model::{InterfaceName, LocalInterface, LocalInterfaces};
 use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
+use ipnetwork::IpNetwork;
 use nix::net::if_::InterfaceFlags;
 use rtnetlink::{
     Handle, MulticastGroup, new_multicast_connection,
     packet_core::NetlinkMessage,
     packet_route::{
         RouteNetlinkMessage,
-        address::{AddressAttribute, AddressMessage},
+        address::{AddressAttribute, AddressMessage, AddressScope},
         link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     },
     sys::SocketAddr,
 };
 use thiserror::Error;
-use tokio::task::JoinHandle;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+use crate::interface_routes;
 
 /// Why the addresses are unknown.
 #[derive(Debug, Error)]
@@ -32,6 +38,11 @@ pub enum LocalAddressesError {
     Ended,
 }
 
+/// The longest pause between two lists.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The list is made again after so many times as long as it took the last time: routes may be many, and change all the time.
+const PAUSE_FACTOR: u32 = 20;
+
 /// Watches the addresses of this node's interfaces.
 ///
 /// A notification only triggers a new list. So the set is right even if notifications are lost or reordered.
@@ -42,6 +53,8 @@ pub struct LocalAddresses {
     handle: Handle,
     notifications: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
     connection: JoinHandle<()>,
+    /// The next list is not made before.
+    pause_end: Instant,
 }
 
 impl LocalAddresses {
@@ -50,12 +63,19 @@ impl LocalAddresses {
     /// # Errors
     /// When the kernel does not answer.
     pub async fn open() -> Result<Self, LocalAddressesError> {
-        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Link];
+        let groups = [
+            MulticastGroup::Ipv4Ifaddr,
+            MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Link,
+            MulticastGroup::Ipv4Route,
+            MulticastGroup::Ipv6Route,
+        ];
         // Subscribed before the list, so that no change after it is missed.
         let (connection, handle, notifications) = new_multicast_connection(&groups)?;
         let connection = tokio::spawn(connection);
         let (current, interfaces) = (BTreeSet::new(), LocalInterfaces::new());
-        let mut addresses = Self { current, interfaces, handle, notifications, connection };
+        let pause_end = Instant::now();
+        let mut addresses = Self { current, interfaces, handle, notifications, connection, pause_end };
         (addresses.current, addresses.interfaces) = addresses.list().await?;
         Ok(addresses)
     }
@@ -77,6 +97,7 @@ impl LocalAddresses {
     pub async fn changed(&mut self) -> Result<(), LocalAddressesError> {
         loop {
             self.notifications.next().await.ok_or(LocalAddressesError::Ended)?;
+            sleep_until(self.pause_end).await;
             // Further notifications add nothing to the first.
             while self.notifications.try_recv().is_ok() {}
             let (current, interfaces) = self.list().await?;
@@ -87,16 +108,27 @@ impl LocalAddresses {
         }
     }
 
-    async fn list(&self) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), LocalAddressesError> {
+    async fn list(&mut self) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), LocalAddressesError> {
+        let begin = Instant::now();
         let addresses: Vec<AddressMessage> = self.handle.address().get().execute().try_collect().await?;
         let links: Vec<LinkMessage> = self.handle.link().get().execute().try_collect().await?;
-        let of_link = |link: &LinkMessage| {
+        let mut routes = interface_routes::list(&self.handle).await?;
+        let mut of_link = |link: &LinkMessage| {
             let of_it = addresses.iter().filter(|address| address.header.index == link.header.index);
-            let addresses = of_it.filter_map(own_address).collect();
-            Some((name(link)?, LocalInterface { addresses, is_physical: is_physical(link) }))
+            let routes = routes.remove(&link.header.index).unwrap_or_default();
+            let interface = LocalInterface {
+                addresses: of_it.clone().filter_map(own_address).collect(),
+                networks: of_it.filter_map(global_network).collect(),
+                route_sources: routes.sources,
+                has_ipv4_routes: routes.has_ipv4,
+                has_ipv6_routes: routes.has_ipv6,
+                is_physical: is_physical(link),
+            };
+            Some((name(link)?, interface))
         };
         let is_loopback = |link: &&LinkMessage| link.header.flags.contains(LinkFlags::Loopback);
-        let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(of_link).collect();
+        let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(&mut of_link).collect();
+        self.pause_end = Instant::now() + PAUSE_FACTOR * begin.elapsed().min(MAX_PAUSE / PAUSE_FACTOR);
         Ok((addresses.iter().filter_map(own_address).collect(), interfaces))
     }
 }
@@ -145,6 +177,12 @@ impl Drop for LocalAddresses {
     fn drop(&mut self) {
         self.connection.abort();
     }
+}
+
+/// The address, if it is of global scope, with its network.
+fn global_network(message: &AddressMessage) -> Option<IpNetwork> {
+    let address = own_address(message).filter(|_| message.header.scope == AddressScope::Universe)?;
+    IpNetwork::new(address, message.header.prefix_len).ok()
 }
 
 /// On a point-to-point link `IFA_ADDRESS` is the peer's, and `IFA_LOCAL` ours; on other links IPv6 has only the first.

@@ -6,6 +6,8 @@ use std::{
     net::IpAddr,
 };
 
+use ipnetwork::IpNetwork;
+
 use crate::{InterfaceName, Object, ObjectKey, PodId, change::list};
 
 /// The complete content of the store at one revision.
@@ -60,6 +62,21 @@ pub type LocalInterfaces = BTreeMap<InterfaceName, LocalInterface>;
 pub struct LocalInterface {
     /// Its addresses.
     pub addresses: BTreeSet<IpAddr>,
+    /// Its addresses of global scope, each with the network that it is in: those that the kernel masquerades with.
+    pub networks: BTreeSet<IpNetwork>,
+    /// The source addresses that routes by this interface name, except routes of the kernel itself.
+    pub route_sources: BTreeSet<IpAddr>,
+    /// Routes of IPv4 lead to it.
+    pub has_ipv4_routes: bool,
+    /// Routes of IPv6 lead to it, other than to link-local and multicast addresses.
+    pub has_ipv6_routes: bool,
     /// It is a device, and not made by software as bridges, tunnels and the ends of pods are.
     pub is_physical: bool,
+}
+
+impl LocalInterface {
+    /// True if routes of a family lead to it.
+    pub const fn has_routes(&self, ipv4: bool) -> bool {
+        if ipv4 { self.has_ipv4_routes } else { self.has_ipv6_routes }
+    }
 }

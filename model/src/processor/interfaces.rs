@@ -1,11 +1,14 @@
 //! The interfaces of this node that services concern. Source: Contiv's `processor_impl.go`, which counts references where this
 //! derives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{
-    ProcessorConfig, ServiceInterfaces, cache::Cache, event::LocalInterfaces, multi_index::MultiIndex,
-    placement::Placement,
+    ProcessorConfig, ServiceInterfaces, cache::Cache, event::LocalInterfaces,
+    masquerade_sources::masquerade_sources, multi_index::MultiIndex, placement::Placement,
 };
 use crate::{InterfaceName, InterfacePattern, PodId, ServiceId, object::CustomInterface};
 
@@ -21,6 +24,8 @@ pub(super) struct Interfaces {
     pods: BTreeSet<InterfaceName>,
     /// The interfaces to the external network.
     pub(super) external: BTreeSet<InterfaceName>,
+    /// The addresses that masqueraded connections get.
+    pub(super) masquerade_sources: BTreeMap<InterfaceName, BTreeSet<IpAddr>>,
 }
 
 impl Interfaces {
@@ -50,6 +55,7 @@ impl Interfaces {
                 interfaces.backends.insert(serving);
             }
         }
+        interfaces.masquerade_sources = masquerade_sources(local, &placement.facts);
         interfaces.frontends.extend(interfaces.pods.iter().chain(&interfaces.external).cloned());
         interfaces
     }

@@ -12,6 +12,7 @@ mod config;
 mod event;
 mod interfaces;
 mod introspection;
+mod masquerade_sources;
 mod multi_index;
 mod node_view;
 mod not_served;
@@ -179,7 +180,8 @@ impl Processor {
 
     fn facts(&self) -> NodeFacts {
         let service_interfaces = self.interfaces.serving(&self.config);
-        NodeFacts { service_interfaces, ..self.placement.facts.clone() }
+        let masquerade_sources = self.interfaces.masquerade_sources.clone();
+        NodeFacts { service_interfaces, masquerade_sources, ..self.placement.facts.clone() }
     }
 
     fn derive_interfaces(&self) -> Interfaces {

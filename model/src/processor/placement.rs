@@ -116,6 +116,7 @@ impl Placement {
             service_cidrs: config.service_cidrs.clone(),
             // The interfaces are not known here.
             service_interfaces: None,
+            masquerade_sources: BTreeMap::new(),
             non_masquerade_cidrs: config
                 .masquerade_egress
                 .then(|| non_masquerade_cidrs(cache, config, of_vpp_nodes(&|_| true))),

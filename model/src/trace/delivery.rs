@@ -1,12 +1,16 @@
 //! The backends of a flow, and its source address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Client, Flow, FrontendKind, egress};
 use crate::{
-    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, ServicePort, Snapshot, TrafficPolicy,
+    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, InterfaceName, ServicePort, Snapshot,
+    TrafficPolicy,
 };
 
 /// The destination of a flow.
@@ -20,6 +24,10 @@ pub struct Delivery {
     pub candidates: Vec<Candidate>,
     /// The source address that backends see, except those that are masqueraded for another reason ([`Self::is_hidden_from`]).
     pub masquerade: Masquerade,
+    /// The address that a masqueraded connection gets where it leaves by these interfaces; by others it is an address of the
+    /// interface.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub masquerade_sources: BTreeMap<InterfaceName, IpAddr>,
     /// How one backend is chosen.
     pub affinity: Affinity,
 }
@@ -95,7 +103,8 @@ pub struct Candidate {
     /// It is outside the cluster, where pods are not known by their addresses: the client is masqueraded in any case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub egress: bool,
-    /// It is at an address of this node itself: packets of other clients do not leave, so they are not masqueraded.
+    /// It is at an address of this node itself: packets of other clients do not leave, and those of the node itself come from an
+    /// address of the node in any case, so neither are masqueraded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
 }
@@ -208,16 +217,25 @@ pub(super) fn deliver(
         state: backend.state,
         hairpin: backend.local && backend.address == flow.from(),
         egress: egress::is_masqueraded(snapshot, client, backend.address),
-        stays: snapshot.node.is_local_address(backend.address)
-            && !snapshot.node.is_local_address(flow.from()),
+        stays: snapshot.node.is_local_address(backend.address),
     };
     (!backends.is_empty()).then(|| Delivery {
         rule,
         pool,
         candidates: backends.into_iter().map(candidate).collect(),
         masquerade: Masquerade::of(rule, client, snapshot.node.cluster_ip_masquerade),
+        masquerade_sources: masquerade_sources(flow, snapshot),
         affinity: Affinity::of(service),
     })
+}
+
+/// The addresses of the flow's family that masqueraded connections get.
+fn masquerade_sources(flow: &Flow, snapshot: &Snapshot) -> BTreeMap<InterfaceName, IpAddr> {
+    let of_family = |(name, sources): (&InterfaceName, &BTreeSet<IpAddr>)| {
+        let source = sources.iter().find(|source| flow.is_of_family(source))?;
+        Some((name.clone(), *source))
+    };
+    snapshot.node.masquerade_sources.iter().filter_map(of_family).collect()
 }
 
 /// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written separately from [`ServicePort::cluster_backends`], so

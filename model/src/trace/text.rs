@@ -117,6 +117,11 @@ fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
             )?;
         }
     }
+    if delivery.candidates.iter().any(|candidate| delivery.is_hidden_from(candidate)) {
+        for (interface, source) in &delivery.masquerade_sources {
+            line(f, "", format_args!("masqueraded as {source} where it leaves by {interface}"))?;
+        }
+    }
     match delivery.affinity {
         Affinity::None => line(f, "affinity", "none: each connection draws a backend at random, by weight"),
         Affinity::Timeout { seconds } => line(

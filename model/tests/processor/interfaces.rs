@@ -127,7 +127,10 @@ fn pods_with_interfaces_of_one_name_are_two() {
 /// The main interface has the node's address, which is its only difference from a pod's interface; the others are devices.
 fn of_this_node() -> Event {
     let interface = |name: &str, addresses: &[&str], is_physical| {
-        (InterfaceName::new(name), LocalInterface { addresses: ips(addresses), is_physical })
+        (
+            InterfaceName::new(name),
+            LocalInterface { addresses: ips(addresses), is_physical, ..LocalInterface::default() },
+        )
     };
     Event::LocalInterfaces(
         [

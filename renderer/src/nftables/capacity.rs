@@ -61,6 +61,7 @@ const fn can_be_bounded(set: Set) -> bool {
         | Form::Slots
         | Form::Frontends
         | Form::Addresses
+        | Form::OutputAddresses
         | Form::Pairs => true,
         Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources | Form::Tally | Form::Attempts => {
             false

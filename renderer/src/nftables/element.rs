@@ -71,6 +71,8 @@ pub(crate) enum Key {
     Range(IpNetwork),
     /// Interfaces by name.
     Interface(InterfacePattern),
+    /// The name of an output interface.
+    Output(InterfacePattern),
     /// A range of clients for a frontend.
     Source(FrontendKey, IpNetwork),
     /// A client of a frontend with affinity.
@@ -83,6 +85,7 @@ pub(crate) enum Value {
     /// The element of a plain set.
     None,
     Backend(Endpoint),
+    Address(IpAddr),
     /// The chain that the packet goes to: its number, or in a map of such numbers the verdict.
     Goto(DemandChain),
 }
@@ -113,13 +116,14 @@ impl fmt::Display for Element {
             Key::Address(address) => write!(f, "{address}"),
             Key::Pair(address) => write!(f, "{address} . {address}"),
             Key::Range(range) => f.write_str(&nft_range(&range)),
-            Key::Interface(pattern) => write!(f, "\"{pattern}\""),
+            Key::Interface(pattern) | Key::Output(pattern) => write!(f, "\"{pattern}\""),
             Key::Source(frontend, range) => write!(f, "{frontend} . {}", nft_range(&range)),
             Key::Client(frontend, client) => write!(f, "{frontend} . {client}"),
         }?;
         match self.value {
             Value::None => Ok(()),
             Value::Backend(backend) => write!(f, " : {} . {}", backend.address, backend.port),
+            Value::Address(address) => write!(f, " : {address}"),
             Value::Goto(chain) => match (self.set.kind.form(), chain.number()) {
                 (Form::Numbers { .. }, Some((_, number))) => write!(f, " : {}", nft_number(number)),
                 _ => write!(f, " : goto {chain}"),

@@ -163,7 +163,19 @@ pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
         let set = Set::new(SetKind::NodeIps, Family::of(address));
         Element { set, key: Key::Address(*address), value: Value::None }
     };
-    node.node_port_ips().map(of_ip)
+    node.node_port_ips().map(of_ip).chain(masquerade_sources(node))
+}
+
+/// The elements for the addresses that masqueraded connections get.
+pub(crate) fn masquerade_sources(node: &NodeFacts) -> impl Iterator<Item = Element> {
+    let sources = node.masquerade_sources.iter();
+    let sources = sources.flat_map(|(name, sources)| sources.iter().map(move |source| (name, *source)));
+    sources.filter_map(|(name, source)| {
+        let set = Set::new(SetKind::MasqueradeSources, Family::of(&source));
+        // nft would read a name that ends in an asterisk as a prefix.
+        let name = name.0.parse().ok().filter(|name: &InterfacePattern| !name.is_prefix())?;
+        Some(Element { set, key: Key::Output(name), value: Value::Address(source) })
+    })
 }
 
 /// The elements of an interval set derived from the node's facts, sorted; none for any other set.

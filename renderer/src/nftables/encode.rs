@@ -200,6 +200,7 @@ fn write_value(data: &mut Writer<'_>, element: &Element, name: &mut ChainName) {
                 push_port(bytes, backend.port);
             });
         }
+        Value::Address(address) => data.payload(data::VALUE, |bytes| push_address(bytes, address)),
         Value::Goto(chain) => match (element.set.kind.form(), chain.number()) {
             (Form::Numbers { .. }, Some((_, number))) => data.bytes(data::VALUE, &number.to_ne_bytes()),
             _ => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
@@ -265,7 +266,7 @@ fn push_key(bytes: &mut Vec<u8>, key: &Key) {
             push_address(bytes, address);
         }
         Key::Range(range) => push_address(bytes, &range.network()),
-        Key::Interface(pattern) => push_name(bytes, pattern.stem()),
+        Key::Interface(pattern) | Key::Output(pattern) => push_name(bytes, pattern.stem()),
         Key::Source(frontend, range) => {
             push_frontend(bytes, frontend);
             push_address(bytes, &range.network());
@@ -297,8 +298,9 @@ fn push_address(bytes: &mut Vec<u8>, address: &IpAddr) {
 }
 
 fn push_name(bytes: &mut Vec<u8>, name: &str) {
+    let end = bytes.len() + IFNAMSIZ;
     bytes.extend_from_slice(name.as_bytes());
-    bytes.resize(IFNAMSIZ, 0);
+    bytes.resize(end, 0);
 }
 
 fn push_port(bytes: &mut Vec<u8>, port: u16) {

@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use contiv_model::InterfacePattern;
 use ipnetwork::IpNetwork;
 
 use super::{
@@ -206,7 +207,12 @@ fn read_into(
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
                     elements.frontends.entry(frontend).or_default().push(element);
                 }
-                Key::Address(_) | Key::Pair(_) | Key::Number(_) | Key::Range(_) | Key::Interface(_) => {
+                Key::Address(_)
+                | Key::Pair(_)
+                | Key::Number(_)
+                | Key::Range(_)
+                | Key::Interface(_)
+                | Key::Output(_) => {
                     elements.others.insert(element);
                 }
             }
@@ -260,6 +266,7 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let range = range(first, end.address(set.family)?)?;
             same_frontend.then_some(Key::Source(frontend, range))?
         }
+        Form::OutputAddresses => Key::Output(key.interface()?),
         Form::Ranges | Form::Interfaces | Form::Attempts => return None,
     };
     let value = match form {
@@ -273,6 +280,11 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
             let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
             value.0.is_empty().then_some(Value::Backend(backend))?
+        }
+        Form::OutputAddresses => {
+            let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
+            let address = value.address(set.family)?;
+            value.0.is_empty().then_some(Value::Address(address))?
         }
         Form::Frontends
         | Form::Tally
@@ -332,6 +344,13 @@ impl Bytes<'_> {
 
     fn number(&mut self) -> Option<u32> {
         self.take::<4>().map(u32::from_ne_bytes)
+    }
+
+    /// The name of one interface, padded with zeroes.
+    fn interface(&mut self) -> Option<InterfacePattern> {
+        let bytes = self.take::<16>()?;
+        let name = std::str::from_utf8(&bytes).ok()?.trim_end_matches('\0');
+        name.parse().ok().filter(|name: &InterfacePattern| !name.is_prefix())
     }
 
     fn frontend(&mut self, family: Family) -> Option<FrontendKey> {

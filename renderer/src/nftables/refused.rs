@@ -80,7 +80,7 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let object = message.object(NFNL_SUBSYS_NFTABLES)?;
     let set = object.text(elem::LIST_SET).and_then(Set::by_name)?;
     // Addresses of the node belong to no service.
-    if matches!(set.kind, SetKind::NodeIps) {
+    if matches!(set.kind, SetKind::NodeIps | SetKind::MasqueradeSources) {
         return None;
     }
     let elements: Vec<&[u8]> = object
@@ -109,6 +109,6 @@ fn belongs_to(element: &Element, plan: &ServicePlan) -> bool {
         }
         Key::Address(address) => plan.cluster_ips.contains(&address),
         Key::Pair(address) => plan.hairpins.contains(&address),
-        Key::Number(_) | Key::Range(_) | Key::Client(..) | Key::Interface(_) => false,
+        Key::Number(_) | Key::Range(_) | Key::Client(..) | Key::Interface(_) | Key::Output(_) => false,
     }
 }

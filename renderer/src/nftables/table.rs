@@ -220,6 +220,9 @@ impl Table {
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
             // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
+            Key::Output(_) => {
+                elements::of_node(&self.node).find(|element| (element.set, element.key) == (set, key))
+            }
             Key::Client(..) | Key::Range(_) | Key::Interface(_) | Key::Number(_) => None,
         }
     }
@@ -245,7 +248,7 @@ impl Table {
         if self.max_bytes() <= batch_limit { capacity::sizes(&self.counts()) } else { Sizes::new() }
     }
 
-    /// The number of elements in each set, without those of the node. Unused chains that still exist count too.
+    /// The number of elements in each set, without the addresses of node ports. Unused chains that still exist count too.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::new();
         for verdict in self.chains.keys().filter_map(|chain| elements::of_chain(*chain)) {
@@ -256,6 +259,9 @@ impl Table {
         }
         for address in self.shared.keys() {
             *counts.entry(address.set()).or_default() += 1;
+        }
+        for element in elements::masquerade_sources(&self.node) {
+            *counts.entry(element.set).or_default() += 1;
         }
         counts
     }

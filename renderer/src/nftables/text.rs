@@ -60,6 +60,7 @@ fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) ->
         | Key::Pair(_)
         | Key::Range(_)
         | Key::Interface(_)
+        | Key::Output(_)
         | Key::Source(..)
         | Key::Client(..) => None,
     }

@@ -7,8 +7,8 @@ use rtnetlink::packet_route::{
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 
-/// The protocol number of all our routes and rules. It is not in iproute2's list of protocols.
-pub(super) const PROTOCOL: u8 = 0x43;
+pub(super) use crate::route_protocol::PROTOCOL;
+
 /// The metric of our routes. The kernel's default differs between the families.
 pub(super) const METRIC: u32 = 1024;
 /// The kernel answers only for addresses with a route in this table.

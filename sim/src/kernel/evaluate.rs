@@ -20,6 +20,9 @@ use super::{
     uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, table},
 };
 
+/// The interface by which packets leave to other hosts, and to pods.
+const EXTERNAL: &str = "eth0";
+
 /// What happens to a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
@@ -143,14 +146,23 @@ impl Traversal<'_> {
     fn run(&mut self, packet: &mut Packet) -> HookVerdict {
         let is_sent_by_node = packet.interface.is_none();
         let first_hook = if is_sent_by_node { hook::OUTPUT } else { hook::PREROUTING };
+        let output = |is_local| if is_local { "lo" } else { EXTERNAL };
+        if is_sent_by_node {
+            // Translation routes the packet again, but only for the hooks after this one.
+            packet.output = output((self.is_local_address)(packet.destination.ip()));
+        }
         let verdict = self.pass(packet, &[first_hook]);
         if verdict != HookVerdict::Accept {
             return verdict;
         }
         // Routing: the next hooks depend on the destination, which the first hook may have changed.
         let is_local = (self.is_local_address)(packet.destination.ip());
+        packet.output = output(is_local);
         let next_hooks: &[u32] = match (is_sent_by_node, is_local) {
-            (false, true) => &[hook::INPUT],
+            (false, true) => {
+                packet.output = "";
+                &[hook::INPUT]
+            }
             (false, false) => &[hook::FORWARD, hook::POSTROUTING],
             (true, false) => &[hook::POSTROUTING],
             (true, true) => {
@@ -159,7 +171,7 @@ impl Traversal<'_> {
                     return verdict;
                 }
                 // A packet that the node sends to itself is received again, on `lo`.
-                packet.interface = Some("lo".to_owned());
+                (packet.interface, packet.output) = (Some("lo".to_owned()), "");
                 &[hook::PREROUTING, hook::INPUT]
             }
         };

@@ -530,7 +530,7 @@ fn bounded(modulus: u32, offset: u32) -> Result<()> {
 /// The size of a key of `meta` in bytes; none for keys that are not modelled.
 const fn meta_len(key: u32) -> Option<u32> {
     Some(match key {
-        expr::META_IIFNAME => 16,
+        expr::META_IIFNAME | expr::META_OIFNAME => 16,
         expr::META_NFPROTO | expr::META_L4PROTO => 1,
         expr::META_PRIORITY | expr::META_MARK => 4,
         _ => return None,

@@ -248,6 +248,7 @@ pub(crate) mod expr {
     pub(crate) const META_PRIORITY: u32 = 2;
     pub(crate) const META_MARK: u32 = 3;
     pub(crate) const META_IIFNAME: u32 = 6;
+    pub(crate) const META_OIFNAME: u32 = 7;
     pub(crate) const META_NFPROTO: u32 = 15;
     pub(crate) const META_L4PROTO: u32 = 16;
 
@@ -289,6 +290,7 @@ pub(crate) mod expr {
     pub(crate) const NAT_REG_PROTO_MIN: u16 = 5;
     pub(crate) const NAT_REG_PROTO_MAX: u16 = 6;
     pub(crate) const NAT_FLAGS: u16 = 7;
+    pub(crate) const NAT_SNAT: u32 = 0;
     pub(crate) const NAT_DNAT: u32 = 1;
 
     pub(crate) const MASQ_FLAGS: u16 = 1;

@@ -27,6 +27,7 @@ mod kernel_smoke;
 mod kernel_trace;
 mod kubernetes;
 mod lab;
+mod masquerade_sources;
 mod mass_deletion;
 mod metrics;
 mod mirror;

@@ -47,7 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => pod().prop_map(Event::RevertAddPod),
         1 => address_set().prop_map(Event::LocalAddresses),
         1 => (address_set(), any::<bool>()).prop_map(|(addresses, is_physical)| {
-            let eth0 = (InterfaceName::new("eth0"), LocalInterface { addresses, is_physical });
+            let eth0 = (InterfaceName::new("eth0"), LocalInterface { addresses, is_physical, ..LocalInterface::default() });
             Event::LocalInterfaces([eth0].into())
         }),
     ]

@@ -247,6 +247,10 @@ impl<T: Tables> Walk<'_, '_, T> {
                 branch.timeout = Some(*timeout);
                 Next::Statement
             }
+            // The node itself connects to one of its addresses, and still comes from one.
+            Statement::Snat(..) => Next::End(HookVerdict::Accept),
+            // The output interface is not known; the connection is masqueraded in any case.
+            Statement::SnatByMap(..) => Next::Rule,
             Statement::Masquerade => {
                 branch.is_masqueraded = true;
                 Next::End(HookVerdict::Accept)
@@ -301,6 +305,11 @@ impl<T: Tables> Walk<'_, '_, T> {
                 self.interface.is_some_and(|interface| interface.stem() == name)
             }
             (Field::InputInterface, Constant::Interface(name)) => name == "lo",
+            // Rules compare it where packets leave only.
+            (Field::OutputInterface, Constant::Interface(name)) => {
+                let is_local = |address| self.lookup.is_local_address(address);
+                name == "lo" && is_local(self.flow.from()) && is_local(branch.to.ip())
+            }
             // No rule compares others.
             _ => false,
         }

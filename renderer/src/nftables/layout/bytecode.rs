@@ -122,6 +122,14 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             load_key(list, key, FIRST);
             update(list, &set.name(), None, None);
         }
+        Statement::Snat(family, field) => {
+            load(list, *field, FIRST);
+            snat(list, *family, 0);
+        }
+        Statement::SnatByMap(family, field, map) => {
+            load_value(list, &vec![*field], *map);
+            snat(list, *family, expr::NAT_FULLY_RANDOM);
+        }
         Statement::Masquerade => expression(list, "masq", |attributes| {
             attributes.u32(expr::MASQ_FLAGS, expr::MASQ_FULLY_RANDOM);
         }),
@@ -156,6 +164,7 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
         Field::L4Proto => meta(list, expr::META_L4PROTO, at),
         Field::Priority => meta(list, expr::META_PRIORITY, at),
         Field::InputInterface => meta(list, expr::META_IIFNAME, at),
+        Field::OutputInterface => meta(list, expr::META_OIFNAME, at),
         Field::Saddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field.len(), at),
         Field::Saddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 8, field.len(), at),
         Field::Daddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field.len(), at),
@@ -305,6 +314,18 @@ fn conntrack(list: &mut Writer<'_>, key: u32, direction: Option<u8>, at: Registe
         attributes.u32(expr::CT_DREG, register(at));
         if let Some(direction) = direction {
             attributes.u8(expr::CT_DIRECTION, direction);
+        }
+    });
+}
+
+/// Translates the source to the address in the registers from [`FIRST`] on.
+fn snat(list: &mut Writer<'_>, family: Family, flags: u32) {
+    expression(list, "nat", |attributes| {
+        attributes.u32(expr::NAT_TYPE, expr::NAT_TYPE_SNAT);
+        attributes.u32(expr::NAT_FAMILY, u32::from(nfproto(family)));
+        attributes.u32(expr::NAT_REG_ADDR_MIN, register(FIRST));
+        if flags != 0 {
+            attributes.u32(expr::NAT_FLAGS, flags);
         }
     });
 }

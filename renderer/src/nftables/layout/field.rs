@@ -18,6 +18,8 @@ pub(crate) enum Field {
     Priority,
     /// The name of the input interface; empty for packets of the node itself.
     InputInterface,
+    /// The name of the output interface.
+    OutputInterface,
     Saddr(Family),
     Daddr(Family),
     /// The destination address masked to all zeroes: the key of node ports.
@@ -67,7 +69,7 @@ impl Field {
             | Self::SaddrType
             | Self::Random(_)
             | Self::ClientHash(..) => 4,
-            Self::InputInterface => IFNAMSIZ,
+            Self::InputInterface | Self::OutputInterface => IFNAMSIZ,
             Self::Saddr(family)
             | Self::Daddr(family)
             | Self::DaddrMasked(family)
@@ -88,6 +90,7 @@ impl fmt::Display for Field {
             Self::L4Proto => f.write_str("meta l4proto"),
             Self::Priority => f.write_str("meta priority"),
             Self::InputInterface => f.write_str("iifname"),
+            Self::OutputInterface => f.write_str("oifname"),
             Self::Saddr(family) => write!(f, "{} saddr", family.nft()),
             Self::Daddr(family) => write!(f, "{} daddr", family.nft()),
             Self::DaddrMasked(family) => write!(f, "{} daddr & {}", family.nft(), family.unspecified()),

@@ -21,6 +21,7 @@ pub(super) enum Part {
     Slot,
     Priority,
     InputInterface,
+    OutputInterface,
 }
 
 // Items of a set.
@@ -59,6 +60,7 @@ impl Part {
             Self::Slot => Field::Random(2),
             Self::Priority => Field::Priority,
             Self::InputInterface => Field::InputInterface,
+            Self::OutputInterface => Field::OutputInterface,
         }
     }
 
@@ -76,7 +78,7 @@ impl Part {
             Self::L4Proto => INET_PROTOCOL,
             Self::Dport | Self::Sport => 13,
             Self::Priority => 23,
-            Self::InputInterface => 41,
+            Self::InputInterface | Self::OutputInterface => 41,
         }
     }
 
@@ -89,13 +91,13 @@ impl Part {
             Self::L4Proto => "inet_proto",
             Self::Dport | Self::Sport => "inet_service",
             Self::Priority => "classid",
-            Self::InputInterface => "ifname",
+            Self::InputInterface | Self::OutputInterface => "ifname",
         }
     }
 
     const fn byte_order(self) -> u32 {
         match self {
-            Self::Slot | Self::Priority | Self::InputInterface => BYTEORDER_HOST,
+            Self::Slot | Self::Priority | Self::InputInterface | Self::OutputInterface => BYTEORDER_HOST,
             Self::Daddr(_) | Self::Saddr(_) | Self::L4Proto | Self::Dport | Self::Sport => {
                 BYTEORDER_BIG_ENDIAN
             }
@@ -120,6 +122,7 @@ impl Part {
             Self::L4Proto => meta(expr::META_L4PROTO),
             Self::Priority => meta(expr::META_PRIORITY),
             Self::InputInterface => meta(expr::META_IIFNAME),
+            Self::OutputInterface => meta(expr::META_OIFNAME),
             // Type (random), modulus, offset.
             Self::Slot => expression(EXPR_NUMGEN, &[number(0, 1), number(1, 2), number(2, 0)].concat()),
         }

@@ -58,6 +58,10 @@ pub(crate) enum Statement {
     /// Adds the key to the set, or refreshes its time there. An element with a counter counts one more. Ends the rule if the
     /// set is full.
     Record(Set, Key),
+    /// Translates the source to the value of the field; the port stays if it is free.
+    Snat(Family, Field),
+    /// Translates the source to what the map has for the field, with a random port; ends the rule if there is nothing.
+    SnatByMap(Family, Field, Set),
     Masquerade,
     RejectWithTcpReset,
     /// Answers that the port is unreachable, by ICMP or ICMPv6.
@@ -103,7 +107,9 @@ impl Statement {
     /// The fields that it reads first.
     fn fields(&self) -> &[Field] {
         match self {
-            Self::Match(field, ..) => std::slice::from_ref(field),
+            Self::Match(field, ..) | Self::Snat(_, field) | Self::SnatByMap(_, field, _) => {
+                std::slice::from_ref(field)
+            }
             Self::MatchSet(key, ..)
             | Self::SetPriority(key, _)
             | Self::Vmap(key, _)
@@ -220,6 +226,10 @@ impl Display for Statement {
                 write!(f, "update @{} {{ {fields} timeout {timeout}s : {data} }}", name(map))
             }
             Self::Record(set, fields) => write!(f, "update @{} {{ {} }}", name(set), key(fields)),
+            Self::Snat(family, field) => write!(f, "snat {} to {field}", family.nft()),
+            Self::SnatByMap(family, field, map) => {
+                write!(f, "snat {} to {field} map @{} fully-random", family.nft(), name(map))
+            }
             Self::Masquerade => f.write_str("masquerade fully-random"),
             Self::RejectWithTcpReset => f.write_str("reject with tcp reset"),
             Self::Reject => f.write_str("reject"),

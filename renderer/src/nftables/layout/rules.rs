@@ -12,7 +12,7 @@ use super::{
         Constant, Flag, Key, Rule,
         Statement::{
             self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet, Record,
-            Reject, RejectWithTcpReset, SetPriority, Vmap,
+            Reject, RejectWithTcpReset, SetPriority, Snat, SnatByMap, Vmap,
         },
     },
 };
@@ -217,12 +217,14 @@ fn masquerade(family: Family) -> Vec<Chain> {
     let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
     let (daddr, saddr) = (vec![Field::Daddr(family)], vec![Field::Saddr(family)]);
     let (original_daddr, interface) = (vec![Field::OriginalDaddr(family)], vec![Field::InputInterface]);
+    let masquerade_now = Goto(named!(family, "masquerade-now"));
     let always = |key: &Key| {
-        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeAlways), Masquerade];
+        let then =
+            vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeAlways), masquerade_now.clone()];
         rule("With policy Cluster the backend may be on another node.", [then])
     };
     let local = |reason, key: &Key| {
-        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeLocal), Masquerade];
+        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeLocal), masquerade_now.clone()];
         rule(reason, [from_node(family), then])
     };
     let both_ends = vec![Field::Saddr(family), Field::Daddr(family)];
@@ -233,7 +235,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
             vec![
                 rule(
                     "A pod that connects to itself would reply to itself directly.",
-                    [vec![is_in(family, &both_ends, SetKind::Hairpin), Masquerade]],
+                    [vec![is_in(family, &both_ends, SetKind::Hairpin), masquerade_now.clone()]],
                 ),
                 rule(
                     "The reply to a client that is no pod of this node may not return through this node.",
@@ -241,7 +243,7 @@ fn masquerade(family: Family) -> Vec<Chain> {
                         is_not_in(family, &saddr, SetKind::NoMasquerade),
                         is_not_in(family, &interface, SetKind::NoMasqueradeInterfaces),
                         is_in(family, &original_daddr, SetKind::ClusterIps),
-                        Masquerade,
+                        masquerade_now.clone(),
                     ]],
                 ),
             ],
@@ -285,12 +287,36 @@ fn masquerade(family: Family) -> Vec<Chain> {
                 ),
                 rule(
                     "Outside the cluster there is no route to the address of a pod.",
-                    [vec![is_in(family, &saddr, SetKind::Pods), Masquerade]],
+                    [vec![is_in(family, &saddr, SetKind::Pods), masquerade_now.clone()]],
                 ),
                 rule(
                     "The same by interface.",
-                    [vec![is_in(family, &interface, SetKind::PodInterfaces), Masquerade]],
+                    [vec![is_in(family, &interface, SetKind::PodInterfaces), masquerade_now.clone()]],
                 ),
+            ],
+        ),
+        plain(
+            named!(family, "masquerade-now"),
+            "Masquerades a connection.",
+            vec![
+                rule(
+                    "The node itself connects to its own backend: its source becomes what it is without a service, \
+                     the address that it connects to. With any other one a UDP server answers from that one. Mostly \
+                     nothing changes, so the port stays.",
+                    [vec![
+                        Match(Field::OutputInterface, Is, Constant::Interface("lo")),
+                        Snat(family, Field::Daddr(family)),
+                    ]],
+                ),
+                rule(
+                    "The kernel would choose another address here than that which the node is known by.",
+                    [vec![SnatByMap(
+                        family,
+                        Field::OutputInterface,
+                        Set::new(SetKind::MasqueradeSources, family),
+                    )]],
+                ),
+                rule("An address of the interface.", [vec![Masquerade]]),
             ],
         ),
     ]

@@ -33,6 +33,7 @@ pub(crate) enum SetKind {
     RoutedFrontends,
     MasqueradeAlways,
     MasqueradeLocal,
+    MasqueradeSources,
     ClusterIps,
     Hairpin,
     Pods,
@@ -75,6 +76,8 @@ pub(crate) enum Form {
     Ranges,
     /// Names of interfaces, or prefixes of names.
     Interfaces,
+    /// Output interface -> address.
+    OutputAddresses,
     /// Frontend and client -> backend; written by rules, with a timeout.
     Memory,
     /// Frontend and range of clients.
@@ -107,6 +110,7 @@ impl Form {
             Self::Addresses | Self::Ranges => vec![Part::Daddr(family)],
             Self::Pairs => vec![Part::Saddr(family), Part::Daddr(family)],
             Self::Interfaces => vec![Part::InputInterface],
+            Self::OutputAddresses => vec![Part::OutputInterface],
             Self::Memory | Self::Sources => [&frontend[..], &[Part::Saddr(family)]].concat(),
         }
     }
@@ -117,6 +121,7 @@ impl Form {
             Self::Numbers { .. } => Some(Data::Parts(vec![Part::Priority])),
             Self::Chains => Some(Data::Verdict),
             Self::Slots | Self::Memory => Some(Data::Parts(vec![Part::Daddr(family), Part::Dport])),
+            Self::OutputAddresses => Some(Data::Parts(vec![Part::Saddr(family)])),
             Self::Frontends
             | Self::Tally
             | Self::Attempts
@@ -144,7 +149,7 @@ impl Form {
 }
 
 impl SetKind {
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Services,
         Self::PickChains,
         Self::Backends,
@@ -159,6 +164,7 @@ impl SetKind {
         Self::RoutedFrontends,
         Self::MasqueradeAlways,
         Self::MasqueradeLocal,
+        Self::MasqueradeSources,
         Self::ClusterIps,
         Self::Hairpin,
         Self::Pods,
@@ -194,6 +200,7 @@ impl SetKind {
             Self::RoutedFrontends => "routed-frontends",
             Self::MasqueradeAlways => "masquerade-always",
             Self::MasqueradeLocal => "masquerade-local",
+            Self::MasqueradeSources => "masquerade-sources",
             Self::ClusterIps => "cluster-ips",
             Self::Hairpin => "hairpin",
             Self::Pods => "pods",
@@ -251,6 +258,10 @@ impl SetKind {
             Self::MasqueradeLocal => {
                 "External frontends with policy Local: masqueraded only for clients on the node itself."
             }
+            Self::MasqueradeSources => {
+                "Output interface -> the address of this node that masqueraded connections get there; at all others \
+                 the kernel chooses an address of the interface."
+            }
             Self::ClusterIps => {
                 "Cluster IPs: masqueraded for all clients except local pods, and rejected on ports that no \
                  service has."
@@ -306,6 +317,7 @@ impl SetKind {
             | Self::Hairpin => true,
             Self::Services
             | Self::PickChains
+            | Self::MasqueradeSources
             | Self::Pods
             | Self::PodInterfaces
             | Self::NoMasquerade
@@ -359,6 +371,7 @@ impl SetKind {
             | Self::ServiceCidrs
             | Self::NonMasqueradeCidrs => Form::Ranges,
             Self::PodInterfaces | Self::NoMasqueradeInterfaces | Self::ServiceInterfaces => Form::Interfaces,
+            Self::MasqueradeSources => Form::OutputAddresses,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
         }

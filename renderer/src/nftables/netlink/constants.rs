@@ -223,6 +223,7 @@ pub(crate) mod expr {
     pub(crate) const META_SREG: u16 = 3;
     pub(crate) const META_PRIORITY: u32 = 2;
     pub(crate) const META_IIFNAME: u32 = 6;
+    pub(crate) const META_OIFNAME: u32 = 7;
     pub(crate) const META_NFPROTO: u32 = 15;
     pub(crate) const META_L4PROTO: u32 = 16;
 
@@ -233,6 +234,9 @@ pub(crate) mod expr {
     pub(crate) const NAT_REG_PROTO_MIN: u16 = 5;
     pub(crate) const NAT_REG_PROTO_MAX: u16 = 6;
     pub(crate) const NAT_FLAGS: u16 = 7;
+    /// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`
+    pub(crate) const NAT_FULLY_RANDOM: u32 = 0x10;
+    pub(crate) const NAT_TYPE_SNAT: u32 = 0;
     pub(crate) const NAT_TYPE_DNAT: u32 = 1;
 
     pub(crate) const NUMGEN_DREG: u16 = 1;

@@ -10,9 +10,9 @@ use crate::kernel::{
     ruleset::{Ruleset, Table},
     set::Set,
     uapi::{
-        BATCH_BEGIN, BATCH_END, BATCH_GENID, LIST_ELEM, NFPROTO_INET, NFPROTO_IPV4, NLM_F_ACK, NLM_F_APPEND,
-        NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, NLM_F_REQUEST, SUBSYS_NFTABLES, chain, data,
-        elem, expr, msg, rule, set, table, verdict,
+        BATCH_BEGIN, BATCH_END, BATCH_GENID, LIST_ELEM, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NLM_F_ACK,
+        NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, NLM_F_REQUEST, SUBSYS_NFTABLES,
+        chain, data, elem, expr, msg, rule, set, table, verdict,
     },
 };
 
@@ -617,7 +617,17 @@ impl Generator {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of expression")]
     fn expressions(&mut self, of: &str, out: &mut Writer, words: &mut Vec<String>, parts: &mut Vec<Part>) {
         match self.random.random_range(0..100) {
-            0..8 => say(words, out, "counter", &|_| ()),
+            0..6 => say(words, out, "counter", &|_| ()),
+            6..8 => {
+                let flags = self.pick(&[None, Some(0x10), Some(0x80)]).flatten();
+                let family = self.pick(&[NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET]).unwrap_or_default();
+                say(words, out, "meta", &|out| {
+                    out.u32(expr::META_KEY, expr::META_OIFNAME);
+                    out.u32(expr::META_DREG, 1);
+                });
+                say(words, out, "nat", &|out| snat(out, u32::from(family), flags));
+                words.push(format!("source, family {family}, flags {flags:?}"));
+            }
             8..35 => {
                 let (verdict, text) = self.verdict();
                 say(words, out, "immediate", &|out| {
@@ -833,6 +843,16 @@ fn nat(out: &mut Writer, family: u32) {
     out.u32(expr::NAT_FAMILY, family);
     out.u32(expr::NAT_REG_ADDR_MIN, 1);
     out.u32(expr::NAT_REG_PROTO_MIN, 9);
+}
+
+/// Translation of the source to an address in the first register, with or without flags.
+fn snat(out: &mut Writer, family: u32, flags: Option<u32>) {
+    out.u32(expr::NAT_TYPE, expr::NAT_SNAT);
+    out.u32(expr::NAT_FAMILY, family);
+    out.u32(expr::NAT_REG_ADDR_MIN, 1);
+    if let Some(flags) = flags {
+        out.u32(expr::NAT_FLAGS, flags);
+    }
 }
 
 fn value(bytes: &[u8]) -> (Writer, String) {

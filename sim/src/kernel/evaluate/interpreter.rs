@@ -295,12 +295,16 @@ fn meta(packet: &Packet, key: u32) -> Vec<u8> {
     match key {
         expr::META_NFPROTO => vec![packet.family()],
         expr::META_L4PROTO => vec![packet.protocol],
-        _ => {
-            let mut name = packet.interface.as_deref().unwrap_or_default().as_bytes().to_vec();
-            name.resize(16, 0);
-            name
-        }
+        expr::META_OIFNAME => name(packet.output),
+        _ => name(packet.interface.as_deref().unwrap_or_default()),
     }
+}
+
+/// A name of an interface, padded with zeros.
+fn name(name: &str) -> Vec<u8> {
+    let mut name = name.as_bytes().to_vec();
+    name.resize(16, 0);
+    name
 }
 
 fn conntrack(packet: &Packet, key: u32, direction: Option<u8>) -> Option<Vec<u8>> {
@@ -342,6 +346,7 @@ fn translate(
         packet.is_nat_decided[0] = true;
         packet.status |= if after == before { 0 } else { status::DST_NAT };
     } else {
+        packet.is_masqueraded = after.ip() != before.ip();
         packet.source = after;
         packet.is_nat_decided[1] = true;
         packet.status |= if after == before { 0 } else { status::SRC_NAT };

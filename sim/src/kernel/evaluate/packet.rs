@@ -38,6 +38,8 @@ pub(super) struct Packet {
     pub(super) original: SocketAddr,
     /// The input interface.
     pub(super) interface: Option<String>,
+    /// The output interface; empty where routing has not chosen it.
+    pub(super) output: &'static str,
     /// The conntrack status bits of the connection.
     pub(super) status: u32,
     pub(super) is_masqueraded: bool,
@@ -56,6 +58,7 @@ impl Packet {
             destination: connection.destination,
             original: connection.destination,
             interface: connection.interface.clone(),
+            output: "",
             status: 0,
             is_masqueraded: false,
             priority: 0,
