@@ -14,6 +14,7 @@ mod conntrack;
 mod earlier_table;
 mod egress;
 mod end_to_end;
+mod errors;
 mod explained;
 mod external_workloads;
 mod faults;

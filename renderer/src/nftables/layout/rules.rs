@@ -444,13 +444,23 @@ fn shared_chains() -> [Chain; 7] {
         let reason = "It may be for a service without a backend.";
         for_each(reason, |family| vec![of(family), new(), then(named!(family, "check"))])
     };
-    let checked_first = || {
+    let checked_first = || -> Vec<Rule> {
         let unknown = rule(
             "It may be for no service. Packets to this node itself are not checked: the node knows its \
              ports.",
             [vec![new(), Goto("unknown-port")]],
         );
         [translated()].into_iter().chain(checked(Jump)).chain([unknown]).collect()
+    };
+    let checked_when_they_leave = || {
+        let is_udp = Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Udp));
+        let to_itself = rule(
+            "Datagrams of this node to itself are checked when they come in: rejected there, their sender gets the same error \
+             as others, while here `send` would fail as forbidden.",
+            [vec![is_udp, Match(Field::OutputInterface, Is, Constant::Interface("lo")), Accept]],
+        );
+        let [first, rest @ ..] = &checked_first()[..] else { return Vec::new() };
+        [&[first.clone(), to_itself], rest].concat()
     };
     let to = |family, kind| is_in(family, &vec![Field::Daddr(family)], kind);
     let unknown_port = [
@@ -498,7 +508,7 @@ fn shared_chains() -> [Chain; 7] {
             [translated()].into_iter().chain(checked(Goto)).collect(),
         ),
         base("filter-forward", "Forwarded packets.", Hook::filter(FORWARD), checked_first()),
-        base("filter-output", "Packets of this node.", Hook::filter(OUTPUT), checked_first()),
+        base("filter-output", "Packets of this node.", Hook::filter(OUTPUT), checked_when_they_leave()),
     ]
 }
 
