@@ -181,7 +181,7 @@ impl Processor {
     fn facts(&self) -> NodeFacts {
         let service_interfaces = self.interfaces.serving(&self.config);
         let masquerade_sources = self.interfaces.masquerade_sources.clone();
-        NodeFacts { service_interfaces, masquerade_sources, ..self.placement.facts.clone() }
+        NodeFacts { masquerade_sources, service_interfaces, ..self.placement.facts.clone() }
     }
 
     fn derive_interfaces(&self) -> Interfaces {
