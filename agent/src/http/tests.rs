@@ -132,7 +132,7 @@ async fn page_lists_every_endpoint_and_main_numbers() {
     for (_, path, _) in ENDPOINTS {
         assert!(page.contains(path), "{path} is not in:\n{page}");
     }
-    assert!(page.contains("1 services, 1 ports, 1 backends") && page.contains("contiv on n1"), "{page}");
+    assert!(page.contains("1 service, 1 port, 1 backend<") && page.contains("contiv on n1"), "{page}");
 }
 
 #[tokio::test]

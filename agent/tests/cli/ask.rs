@@ -516,7 +516,7 @@ fn warnings_are_shown_until_the_object_is_mended() {
         (&json["status"]["warnings"], &json["warnings"][0]["field"]),
         (&2.into(), &"spec.ports[0].nodePort".into())
     );
-    agent.wait_for("/", |page| page.contains("<h2>Warnings</h2>") && page.contains("spec.ports[0].color"));
+    agent.wait_for("/", |page| page.contains(">Warnings</h2>") && page.contains("spec.ports[0].color"));
 
     fs::write(&manifest, web("old", 9)).unwrap();
     agent.wait_for("/status", |status| status.contains("\"warnings\":0"));

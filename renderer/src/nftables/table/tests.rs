@@ -81,7 +81,7 @@ impl Kernel {
                 }
                 Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
                 // Only rules write affinity entries.
-                Key::Number(_) | Key::Range(_) | Key::Interface(_) | Key::Client(..) => (),
+                Key::Number(_) | Key::Range(_) | Key::Interface(_) | Key::Client(..) | Key::Output(_) => (),
             }
         }
         read
