@@ -135,7 +135,7 @@ mod tests {
             let left = ips(&format!(r#"{{"workload_ips":["{bad}","10.0.0.1"]}}"#));
             assert_eq!(left, ["10.0.0.1".parse::<IpAddr>().unwrap()], "{bad}");
             let error = workload(&format!(r#"{{"workload_ips":["{bad}"]}}"#)).unwrap_err();
-            assert!(error.to_string().starts_with("field workload_ips[0]: "), "{bad}: {error}");
+            assert!(error.to_string().starts_with("field spec.workloadIPs[0].ip: "), "{bad}: {error}");
         }
         let mapped = ips(r#"{"workload_ips":["::ffff:10.0.0.1","10.0.0.02"]}"#);
         assert_eq!(mapped, ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));

@@ -224,7 +224,7 @@ fn missing_table_or_permission_is_named_with_a_hint() -> Result<()> {
         let unprivileged = ["setpriv", "--bounding-set", "-net_admin"];
         fails(
             &trace_behind(lab, &unprivileged, &web(lab), &manifests)?,
-            &["run as root or with CAP_NET_ADMIN"],
+            &["CAP_NET_ADMIN is not in these sets of user 0: bounding", "the process may not have it"],
         );
         Ok(())
     })
