@@ -1,34 +1,24 @@
 //! The objects of a small cluster, as clients of the store write them.
 
+mod node;
 mod pool;
 mod service;
 mod slice;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use contiv_proto::{Key, Kind};
 use rand::{RngExt as _, rngs::SmallRng, seq::SliceRandom as _};
 use serde_json::json;
 
-use self::{
-    pool::Pools,
-    slice::{ZONES, pod_name},
-};
 pub(crate) use self::{
+    node::{NODE, NODE_ADDRESS, NodeFacts},
     service::{Port, ServiceSpec},
     slice::{Condition, Endpoint, Slice, TARGET_PORT_OFFSET},
 };
+use self::{pool::Pools, slice::pod_name};
 
-/// The name of the simulated node.
-pub const NODE: &str = "n1";
-/// The node's addresses, at which node ports answer; the Node object has the IPv6 one at times.
-pub const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1));
-/// The ranges of the node's pods. Endpoints have addresses outside of them, since a range alone would make them local.
-const POD_CIDRS: [&str; 2] = ["10.244.1.0/24", "fd44:1::/64"];
 /// How many services there can be.
 const SERVICES: u16 = 24;
 /// Whether the slices that a service can have are of IPv4.
@@ -68,24 +58,6 @@ struct Objects {
 pub(crate) struct ServedService {
     pub(crate) spec: ServiceSpec,
     pub(crate) slices: Vec<Slice>,
-}
-
-/// The facts of the simulated node's Node object.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct NodeFacts {
-    /// The last part of the node's IPv6 address; 0 without one.
-    ipv6: u16,
-    /// The zone of [`ZONES`]; none without the label.
-    pub(crate) zone: Option<usize>,
-    /// The ranges of its pods are known.
-    pub(crate) has_pod_cidrs: bool,
-}
-
-impl NodeFacts {
-    /// The address on which node ports of IPv6 answer.
-    pub(crate) fn ipv6(&self) -> Option<IpAddr> {
-        (self.ipv6 > 0).then(|| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, self.ipv6).into())
-    }
 }
 
 /// The objects that clients have written so far.
@@ -204,23 +176,15 @@ impl Cluster {
     }
 
     fn put_node(&self) -> Write {
-        let mut addresses = vec![json!({"type": "NodeInternalIP", "address": NODE_ADDRESS.to_string()})];
-        if let Some(address) = self.node.ipv6() {
-            addresses.push(json!({"type": "NodeInternalIP", "address": address.to_string()}));
-        }
-        let mut value = json!({"name": NODE, "addresses": addresses});
-        if let Some(zone) = self.node.zone {
-            value["labels"] = json!({"topology.kubernetes.io/zone": ZONES[zone]});
-        }
-        if self.node.has_pod_cidrs {
-            value["pod_cidrs"] = json!(POD_CIDRS);
-        }
-        Write::Put(key(Kind::Node, NODE), value.to_string().into())
+        Write::Put(key(Kind::Node, NODE), self.node.value().to_string().into())
     }
 
     fn pools(&self) -> Pools {
-        let services = self.services.values().filter_map(|objects| objects.service.as_ref());
-        Pools::used_by(services.map(|service| &service.last_good))
+        let mut pools = Pools::default();
+        for service in self.services.values().filter_map(|objects| objects.service.as_ref()) {
+            service.last_good.add_to(&mut pools);
+        }
+        pools
     }
 
     /// Creates a service, changes an aspect of one, or writes it once more.
@@ -317,11 +281,7 @@ impl Cluster {
 
     /// Gives the node another IPv6 address, zone or range of pods, or takes it away.
     fn change_node(&mut self, rng: &mut SmallRng) -> Vec<Write> {
-        match rng.random_range(0..3) {
-            0 => self.node.ipv6 = rng.random_range(0..4),
-            1 => self.node.zone = Some(rng.random_range(0..=ZONES.len())).filter(|zone| *zone < ZONES.len()),
-            _ => self.node.has_pod_cidrs ^= true,
-        }
+        self.node.change(rng);
         self.is_node_stored = true;
         vec![self.put_node()]
     }

@@ -111,7 +111,7 @@ pub(crate) fn connections(
             (Frontend::ClusterIp, spec.cluster_ips(), port.number),
             (Frontend::ExternalIp, spec.external_ips(), port.number),
             (Frontend::IngressIp, spec.ingress_ips(), port.number),
-            (Frontend::NodePort, node_ports.copied().collect(), port.node_port),
+            (Frontend::NodePort, node_ports.copied().collect(), port.at_nodes),
         ];
         for (frontend, addresses, number) in frontends {
             for address in addresses {
@@ -148,7 +148,7 @@ fn expect(
     let with_port = slices.filter(|slice| slice.has_port(port.name));
     let endpoints: Vec<&Endpoint> = with_port.flat_map(|slice| &slice.endpoints).collect();
     let everywhere = for_policy_cluster(&endpoints, spec, node);
-    let here = or_terminating(&endpoints, |endpoint| endpoint.is_local());
+    let here = or_terminating(&endpoints, Endpoint::is_local);
     let is_local_policy = match frontend {
         Frontend::ClusterIp => spec.is_internal_local,
         _ => spec.is_external_local && client.is_external(node),

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 
 use rand::{RngExt as _, rngs::SmallRng};
 
-use super::service::ServiceSpec;
-
 /// How many cluster IPs, external addresses and node ports there are: so few that they soon move to another service.
 const CLUSTER_IPS: u16 = 30;
 const EXTERNAL_IPS: u16 = 24;
@@ -20,15 +18,16 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// The numbers that these services use.
-    pub(crate) fn used_by<'a>(services: impl IntoIterator<Item = &'a ServiceSpec>) -> Self {
-        let mut pools = Self::default();
-        for spec in services {
-            pools.cluster_ips.insert(spec.cluster_ip);
-            pools.external_ips.extend(spec.external_ip.into_iter().chain(spec.ingress_ip));
-            pools.node_ports.extend(spec.ports.iter().map(|port| port.node_port));
-        }
-        pools
+    /// Notes the numbers that a service uses.
+    pub(crate) fn add(
+        &mut self,
+        cluster_ip: u16,
+        external_ips: impl IntoIterator<Item = u16>,
+        node_ports: impl IntoIterator<Item = u16>,
+    ) {
+        self.cluster_ips.insert(cluster_ip);
+        self.external_ips.extend(external_ips);
+        self.node_ports.extend(node_ports);
     }
 
     /// A free cluster IP; none if all are in use.

@@ -27,8 +27,8 @@ pub(crate) struct Port {
     pub(crate) name: &'static str,
     /// Its number.
     pub(crate) number: u16,
-    /// Unused by services of type ClusterIP.
-    pub(crate) node_port: u16,
+    /// Its number at the addresses of nodes. Unused by services of type `ClusterIP`.
+    pub(crate) at_nodes: u16,
 }
 
 /// A service. Addresses and node ports are numbers of [`Pools`], so no two services have the same.
@@ -75,6 +75,12 @@ impl ServiceSpec {
         Some(spec)
     }
 
+    /// Notes its addresses and node ports.
+    pub(crate) fn add_to(&self, pools: &mut Pools) {
+        let external_ips = self.external_ip.into_iter().chain(self.ingress_ip);
+        pools.add(self.cluster_ip, external_ips, self.ports.iter().map(|port| port.at_nodes));
+    }
+
     /// Changes one aspect.
     pub(crate) fn change(&mut self, pools: &Pools, rng: &mut SmallRng) {
         match rng.random_range(0..13) {
@@ -104,8 +110,9 @@ impl ServiceSpec {
         let chosen = [&PORTS[..1], &PORTS[..], &PORTS[1..]][rng.random_range(0..3)];
         let node_ports = pools.free_node_ports(rng);
         let ports = chosen.iter().zip(node_ports);
-        self.ports =
-            ports.map(|((name, number), node_port)| Port { name, number: *number, node_port }).collect();
+        self.ports = ports
+            .map(|((name, number), node_port)| Port { name, number: *number, at_nodes: node_port })
+            .collect();
     }
 
     /// Whether its node ports are open.
@@ -142,7 +149,7 @@ impl ServiceSpec {
         let texts = |addresses: Vec<IpAddr>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
         let policy = |is_local| if is_local { "Local" } else { "Cluster" };
         let port = |port: &Port| {
-            let node_port = if self.has_node_ports() { port.node_port } else { 0 };
+            let node_port = if self.has_node_ports() { port.at_nodes } else { 0 };
             json!({"name": port.name, "protocol": "TCP", "port": port.number, "node_port": node_port})
         };
         let ingress = |ip: String| json!({"ip": ip});

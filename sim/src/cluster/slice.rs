@@ -1,16 +1,17 @@
-//! An EndpointSlice object, and its stored form.
+//! An `EndpointSlice` object, and its stored form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rand::{RngExt as _, rngs::SmallRng};
 use serde_json::{Value, json};
 
-use super::{NODE, service::PORTS};
+use super::{
+    node::{NODE, ZONES},
+    service::PORTS,
+};
 
 /// The number of a port of an endpoint, beyond that of the service.
 pub(crate) const TARGET_PORT_OFFSET: u16 = 8000;
-/// The zones that there are.
-pub(crate) const ZONES: [&str; 2] = ["z1", "z2"];
 /// The most endpoints in a slice.
 const MAX_ENDPOINTS: usize = 4;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use contiv_tests::{
     agent::binary,
-    lab::{Lab, Result, isolated},
+    lab::{Lab, LabError, Result, isolated},
 };
 
 /// Starts the agent in namespaces of its own as this user, with `CAP_NET_ADMIN` alone in the bounding set and with
@@ -33,7 +33,7 @@ const SCRIPT: &str = r#"
 fn status_of_agent_as(lab: &Lab, user: &str, text: &str) -> Result<String> {
     let folder = format!("/run/agent-of-{user}");
     for folder in [format!("{folder}/store"), format!("{folder}/state")] {
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).map_err(|error| LabError::system(folder, error))?;
     }
     lab.node.exec(&["sh", "-c", SCRIPT, "sh", user, &binary()?.to_string_lossy(), &folder, text])
 }

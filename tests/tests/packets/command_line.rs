@@ -67,7 +67,7 @@ fn forwarding_that_is_turned_off_later_is_named() -> Result<()> {
             let message = format!("{setting} is 0: ");
             let trace = |from: &Host| {
                 let (from, to) = (from.address(family).to_string(), address.to_string());
-                contiv(lab, &["trace", "--from", &format!("{from}"), "--to", &to])
+                contiv(lab, &["trace", "--from", &from.to_string(), "--to", &to])
             };
             let metrics = || Ok::<_, LabError>(agent.http("GET", "/metrics")?.body);
             let gauge = format!("contiv_forwarding_off{{ip_family=\"{name}\"}}");
@@ -124,7 +124,8 @@ fn top_sorts_and_ends_by_keys() -> Result<()> {
         }
         // On a terminal of its own, with a key each second or two.
         let keys = |keys: &str| {
-            let typed: String = keys.chars().map(|key| format!("sleep 2; printf %s '{key}'; ")).collect();
+            let typed: Vec<String> = keys.chars().map(|key| format!("sleep 2; printf %s '{key}'")).collect();
+            let typed = typed.join("; ");
             let contiv = binary()?;
             let line = format!("({typed}) | TERM=xterm script -qec '{} top' /dev/null", contiv.display());
             lab.node.exec(&["sh", "-c", &line])

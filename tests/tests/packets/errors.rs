@@ -150,7 +150,7 @@ fn refused_client_gets_the_error_of_the_table() -> Result<()> {
 }
 
 fn by_tcp(from: &Namespace, to: SocketAddr) -> Result<Error> {
-    from.run(|| of(TcpStream::connect_timeout(&to, ERROR_TIMEOUT).map(drop), to))
+    from.run(|| of(&TcpStream::connect_timeout(&to, ERROR_TIMEOUT).map(drop), to))
 }
 
 fn by_udp(from: &Namespace, to: SocketAddr) -> Result<Error> {
@@ -162,10 +162,10 @@ fn by_udp(from: &Namespace, to: SocketAddr) -> Result<Error> {
         socket.send(b"who?\n")?;
         socket.recv(&mut [0; 16]).map(drop)
     };
-    from.run(|| of(exchange(), to))
+    from.run(|| of(&exchange(), to))
 }
 
-fn of(result: io::Result<()>, to: SocketAddr) -> Result<Error> {
+fn of(result: &io::Result<()>, to: SocketAddr) -> Result<Error> {
     match result.as_ref().map_err(io::Error::kind) {
         Err(ErrorKind::ConnectionRefused) => Ok(Refused),
         Err(ErrorKind::PermissionDenied) => Ok(NotPermitted),

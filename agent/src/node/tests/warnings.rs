@@ -51,10 +51,10 @@ async fn warnings_of_store_and_values_end_when_they_are_mended() {
     // The last good state stays active.
     harness.deliver(batch(8, vec![put(bad_service("web"))])).await;
     wait_for_revision(&harness, 8).await;
-    assert_eq!(fields().await, [port.clone()]);
+    assert_eq!(fields().await, std::slice::from_ref(&port));
     harness.deliver(snapshot(9, vec![bad_service("web")])).await;
     wait_for_revision(&harness, 9).await;
-    assert_eq!(fields().await, [port.clone()]);
+    assert_eq!(fields().await, std::slice::from_ref(&port));
     harness.deliver(batch(10, vec![put(node_port("NodePort"))])).await;
     wait_for_revision(&harness, 10).await;
     assert_eq!(fields().await, []);

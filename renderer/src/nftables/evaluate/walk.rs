@@ -241,22 +241,19 @@ impl<T: Tables> Walk<'_, '_, T> {
                 _ => Next::Rule,
             },
             Statement::Dnat(_, key, Some(map)) => self.translate(key, *map, branch, ends)?,
-            // Only a trial of the kernel has no map.
-            Statement::Dnat(_, _, None) => Next::Rule,
+            // Only a trial of the kernel has no map. The output interface is not known; the connection is masqueraded in any case.
+            Statement::Dnat(_, _, None) | Statement::SnatByMap(..) => Next::Rule,
             Statement::Update { timeout, .. } => {
                 branch.timeout = Some(*timeout);
                 Next::Statement
             }
-            // The node itself connects to one of its addresses, and still comes from one.
-            Statement::Snat(..) => Next::End(HookVerdict::Accept),
-            // The output interface is not known; the connection is masqueraded in any case.
-            Statement::SnatByMap(..) => Next::Rule,
             Statement::Masquerade => {
                 branch.is_masqueraded = true;
                 Next::End(HookVerdict::Accept)
             }
             Statement::RejectWithTcpReset | Statement::Reject => Next::End(HookVerdict::Reject),
-            Statement::Accept => Next::End(HookVerdict::Accept),
+            // With `snat` the node itself connects to one of its addresses, and still comes from one.
+            Statement::Accept | Statement::Snat(..) => Next::End(HookVerdict::Accept),
             Statement::Drop => Next::End(HookVerdict::Drop),
             Statement::Goto(chain) => Next::Goto(rules_of(chain)),
             Statement::Jump(chain) => Next::Jump(rules_of(chain)),

@@ -295,31 +295,36 @@ fn masquerade(family: Family) -> Vec<Chain> {
                 ),
             ],
         ),
-        plain(
-            named!(family, "masquerade-now"),
-            "Masquerades a connection.",
-            vec![
-                rule(
-                    "The node itself connects to its own backend: its source becomes what it is without a service, \
-                     the address that it connects to. With any other one a UDP server answers from that one. Mostly \
-                     nothing changes, so the port stays.",
-                    [vec![
-                        Match(Field::OutputInterface, Is, Constant::Interface("lo")),
-                        Snat(family, Field::Daddr(family)),
-                    ]],
-                ),
-                rule(
-                    "The kernel would choose another address here than that which the node is known by.",
-                    [vec![SnatByMap(
-                        family,
-                        Field::OutputInterface,
-                        Set::new(SetKind::MasqueradeSources, family),
-                    )]],
-                ),
-                rule("An address of the interface.", [vec![Masquerade]]),
-            ],
-        ),
+        masquerade_now_chain(family),
     ]
+}
+
+/// Masquerades a connection that other chains have decided to masquerade.
+fn masquerade_now_chain(family: Family) -> Chain {
+    plain(
+        named!(family, "masquerade-now"),
+        "Masquerades a connection.",
+        vec![
+            rule(
+                "The node itself connects to its own backend: its source becomes what it is without a service, \
+                 the address that it connects to. With any other one a UDP server answers from that one. Mostly \
+                 nothing changes, so the port stays.",
+                [vec![
+                    Match(Field::OutputInterface, Is, Constant::Interface("lo")),
+                    Snat(family, Field::Daddr(family)),
+                ]],
+            ),
+            rule(
+                "The kernel would choose another address here than that which the node is known by.",
+                [vec![SnatByMap(
+                    family,
+                    Field::OutputInterface,
+                    Set::new(SetKind::MasqueradeSources, family),
+                )]],
+            ),
+            rule("An address of the interface.", [vec![Masquerade]]),
+        ],
+    )
 }
 
 /// Dropping what may not reach a service, before destinations are translated.

@@ -25,7 +25,17 @@ const LAYERS: &[&[&str]] = &[
     &["http", "local_addresses", "metrics", "otlp", "process", "service_manager"],
     &["controllers", "node"],
     &["config", "health", "mirror"],
-    &["capabilities", "connections", "counters", "environment", "logging", "round_trip", "state_dir", "tls"],
+    &[
+        "capabilities",
+        "connections",
+        "counters",
+        "environment",
+        "logging",
+        "plural",
+        "round_trip",
+        "state_dir",
+        "tls",
+    ],
 ];
 
 /// Reads a file of the workspace.
