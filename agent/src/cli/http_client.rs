@@ -79,6 +79,11 @@ impl Server {
         let is_own = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
         self.host == "localhost" || self.host.parse().is_ok_and(is_own)
     }
+
+    /// Its TCP port.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
 }
 
 /// Nothing listens at the address of an agent.

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use contiv_proto::{Key, Kind};
 use contiv_store::{Entry, Store, StoreUrl, etcd::EtcdAccess};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{UsageError, agent_argument::AgentArgument, http_client};
+use super::{UsageError, agent_argument::AgentArgument, http_client, listener_process};
 use crate::config::{Config, EtcdFlags, Settings, file};
 
 /// How long an agent is waited for, when it is asked for its store.
@@ -84,11 +84,15 @@ impl StoreArgument {
     ///
     /// # Errors
     /// When no agent answers. That of another machine is not asked: a folder or an address in its configuration means something
-    /// else here.
+    /// else here. What a process of another user answers is not used: a configuration names programs to run and files to send.
     fn configuration_of_agent(&self) -> anyhow::Result<Config> {
         let agent = &self.agent.agent;
         ensure!(agent.is_local(), "the agent at {agent} is on another machine");
         let text = http_client::get_within(agent, "/config", AGENT_TIME_LIMIT)?;
+        // After the answer, so that its process is still looked at if another one has just ended.
+        listener_process::check_owner(agent.port()).map_err(|reason| {
+            anyhow!("what {agent} says about its store is not used: {reason}; name the store with --store")
+        })?;
         Ok(file::parse_of_any_version("/config", &text)?)
     }
 
