@@ -1,7 +1,7 @@
 //! The Node object of this node: when it is deleted, its data stays active, so that node ports keep working, as in kube-proxy; and
 //! a store with Node objects that has none of this node's name is reported.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync, object::ObjectKind, wire};
 use strsim::levenshtein;
@@ -94,8 +94,8 @@ impl OwnNode {
         };
         let ports = if self.has_addresses { "" } else { ", and node ports have no address" };
         Some(format!(
-            "the store has no Node object of this name: {advice} Set node-name: until then no endpoint is local for policy \
-             Local{ports}"
+            "the store has no Node object of this name: {advice} Set node-name, or its Node is not registered yet: until \
+             then no endpoint is local for policy Local{ports}"
         ))
     }
 
@@ -173,13 +173,42 @@ fn nearest<'a>(name: &str, names: &'a BTreeSet<NodeName>) -> Option<&'a NodeName
     same_host.or_else(|| names.iter().filter(is_near).min_by_key(distance))
 }
 
-/// Whether both are names of one host, as with and without its domain.
+/// Whether both are names of one host: the same one, or one with and one without its domain. Addresses are no names.
 fn has_same_host(one: &str, other: &str) -> bool {
-    let host = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
-    host(one) == host(other)
+    let is_address = |name: &str| name.parse::<IpAddr>().is_ok();
+    if is_address(one) || is_address(other) {
+        return false;
+    }
+    let (one, other) = (one.to_lowercase(), other.to_lowercase());
+    let is_short_of = |short: &str, long: &str| {
+        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    is_short_of(&one, &other) || is_short_of(&other, &one)
 }
 
 /// The full key of the Node object of this name; empty where the name cannot be part of a key.
 pub fn own_node_key(name: &NodeName) -> String {
     wire::stored_key(&ObjectKey::Node(name.clone())).map(|key| key.to_path()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_the_same_with_and_without_its_domain() {
+        for (one, other, expected) in [
+            ("w1", "w1", true),
+            ("w1", "W1.example.com", true),
+            ("w1.example.com", "w1", true),
+            ("w1.dc1", "w1.dc1.example.com", true),
+            ("w1.dc1", "w1.dc2", false),
+            ("w1", "w12", false),
+            ("w1", "w12.example.com", false),
+            ("10.0.0.5", "10.0.0.1", false),
+            ("10.0.0.5", "10", false),
+        ] {
+            assert_eq!(has_same_host(one, other), expected, "{one} {other}");
+        }
+    }
 }
