@@ -70,7 +70,7 @@ impl Apply {
             return Ok(Outcome::success_if(are_all_valid));
         }
         print_warnings(&parsed.objects, &mut terminal.err)?;
-        let store = self.store.choose(&mut terminal.err)?;
+        let store = self.store.choose_to_write(&mut terminal.err)?;
         store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
         Ok(Outcome::success_if(are_all_valid))
     }

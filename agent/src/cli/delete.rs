@@ -46,7 +46,7 @@ impl Delete {
             let parsed = input::read(&self.files)?;
             print_problems(&parsed.problems, &mut terminal.err)?;
             let keys: Vec<Key> = parsed.objects.into_iter().map(|object| object.key).collect();
-            let store = self.store.choose(&mut terminal.err)?;
+            let store = self.store.choose_to_write(&mut terminal.err)?;
             let is_good = store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
             return Ok(Outcome::success_if(is_good && parsed.problems.is_empty()));
         }
@@ -66,7 +66,7 @@ impl Delete {
                 UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
             );
         }
-        let is_good = self.store.choose(&mut terminal.err)?.run(async |store| {
+        let is_good = self.store.choose_to_write(&mut terminal.err)?.run(async |store| {
             let mut is_good = true;
             for request in &requests {
                 let keys = match &request.objects {

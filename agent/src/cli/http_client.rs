@@ -129,9 +129,14 @@ pub(super) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
     send_request(server, Method::POST, path, TIME_LIMIT).map_err(|error| explained(server, error))
 }
 
+/// True if nothing listens at the address of the agent.
+pub(super) fn is_absence(error: &anyhow::Error) -> bool {
+    error.is::<NoAgent>()
+}
+
 /// Adds what the kernel of this machine does if no agent runs on it.
 fn explained(server: &Server, error: anyhow::Error) -> anyhow::Error {
-    if !error.is::<NoAgent>() || !server.is_local() {
+    if !is_absence(&error) || !server.is_local() {
         return error;
     }
     match agent_absence::advice() {

@@ -47,10 +47,27 @@ pub(super) struct StoreTarget {
     is_named: bool,
 }
 
+/// What a command does with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+}
+
 impl StoreArgument {
     /// The store that is named; else that of the running agent; else that of its configuration. Prints which of them it is,
     /// unless it is named.
     pub(super) fn choose(&self, err: &mut impl Write) -> anyhow::Result<StoreTarget> {
+        self.choose_for(Purpose::Read, err)
+    }
+
+    /// [`choose`](Self::choose) for a command that writes: it must not change another store than the agent's, so where an agent
+    /// listens whose store is not known, there is none.
+    pub(super) fn choose_to_write(&self, err: &mut impl Write) -> anyhow::Result<StoreTarget> {
+        self.choose_for(Purpose::Write, err)
+    }
+
+    fn choose_for(&self, purpose: Purpose, err: &mut impl Write) -> anyhow::Result<StoreTarget> {
         if let Some(url) = &self.store {
             return Ok(StoreTarget { url: url.clone(), access: self.etcd.access(url), is_named: true });
         }
@@ -61,6 +78,11 @@ impl StoreArgument {
                 Ok(config) => {
                     writeln!(err, "note: store {}, that of the agent at {agent}", config.store)?;
                     return Ok(self.of_configuration(&config, false));
+                }
+                Err(error) if purpose == Purpose::Write && !http_client::is_absence(&error) => {
+                    return Err(error.context(
+                        "the store of the agent is not known, and nothing is changed; name it with --store",
+                    ));
                 }
                 // Of several lines the first one says why.
                 Err(error) => reason.push_str(error.to_string().lines().next().unwrap_or_default()),

@@ -1,6 +1,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    net::TcpListener,
     process::Stdio,
 };
 
@@ -176,6 +177,17 @@ fn get_without_agent_reads_the_configured_store_and_says_so() {
     let note = found.err.lines().next().unwrap_or_default();
     assert!(note.starts_with("note: store dir:/etc/contiv/manifests, "), "{found:?}");
     assert!(note.contains(&format!("no agent at http://{address}")), "{found:?}");
+}
+
+#[test]
+fn delete_with_silent_agent_requires_a_store() {
+    // The kernel accepts connections to it, and nobody answers them.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = command(&["delete", "svc", "none-such"]);
+    command.env("CONTIV_AGENT", silent.local_addr().unwrap().to_string());
+    let run = finish(command);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.err.contains("name it with --store") && !run.err.contains("note: store"), "{run:?}");
 }
 
 #[test]
