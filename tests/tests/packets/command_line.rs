@@ -67,7 +67,7 @@ fn forwarding_that_is_turned_off_later_is_named() -> Result<()> {
             let message = format!("{setting} is 0: ");
             let trace = |from: &Host| {
                 let (from, to) = (from.address(family).to_string(), address.to_string());
-                contiv(lab, &["trace", "--from", &from.to_string(), "--to", &to])
+                contiv(lab, &["trace", "--from", &from, "--to", &to])
             };
             let metrics = || Ok::<_, LabError>(agent.http("GET", "/metrics")?.body);
             let gauge = format!("contiv_forwarding_off{{ip_family=\"{name}\"}}");
