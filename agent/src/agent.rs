@@ -212,6 +212,10 @@ struct MetricsServer {
 /// The separate address of the metrics, if it is configured.
 async fn open_metrics(config: &Config) -> anyhow::Result<Option<MetricsServer>> {
     let Some(address) = config.metrics_address() else { return Ok(None) };
+    if !config.has_own_metrics_address() {
+        let listener = RetryingListener::open("--kube-proxy-metrics", address, METRICS).await?;
+        return Ok(Some(MetricsServer { listener, guard: ScrapeGuard::new(None, None), certificate: None }));
+    }
     let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
     let certificate = Some(&config.metrics_cert_file).filter(is_set);
     let certificate = certificate.map(|file| ServerCertificate::read(file, &config.metrics_key_file));
@@ -342,6 +346,23 @@ mod tests {
     use contiv_model::{LocalInterface, LocalInterfaces};
 
     use super::*;
+
+    #[tokio::test]
+    async fn metrics_where_kube_proxy_has_them_are_plain_and_open() {
+        let config = Config {
+            kube_proxy_metrics: true,
+            metrics_cert_file: "/nonexistent/tls.crt".into(),
+            metrics_key_file: "/nonexistent/tls.key".into(),
+            metrics_token_file: "/nonexistent/tokens".into(),
+            metrics_token_review: true,
+            ..Config::default()
+        };
+        // The address may be in use on this machine, which it retries.
+        let server = open_metrics(&config).await.unwrap().unwrap();
+        assert!(server.certificate.is_none() && !server.guard.requires_token(), "{server:?}");
+        let own = Config { metrics_listen: "127.0.0.1:0".parse().unwrap(), ..config };
+        assert!(open_metrics(&own).await.is_err());
+    }
 
     #[test]
     fn pods_with_deleted_interface_are_detached() {

@@ -313,6 +313,12 @@ impl Config {
         self.metrics_listen.0.or(of_kube_proxy.filter(is_free))
     }
 
+    /// Whether `metrics-listen` is set. The settings for scrapes there do not apply to the address of kube-proxy, where its metrics
+    /// are plain HTTP and for everybody on this machine.
+    pub const fn has_own_metrics_address(&self) -> bool {
+        self.metrics_listen.0.is_some()
+    }
+
     /// The configuration of the service processor.
     pub fn processor(&self) -> ProcessorConfig {
         ProcessorConfig {

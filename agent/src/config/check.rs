@@ -112,6 +112,9 @@ fn problems_of_metrics(config: &Config) -> Vec<String> {
     for (what, _) in others.iter().filter(|(_, other)| *other == Some(listen) && listen.port() != 0) {
         problems.push(format!("metrics-listen: {what} has that address; choose another port"));
     }
+    if !config.has_own_metrics_address() {
+        return problems;
+    }
     let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
     let pair = [("cert", is_set(&config.metrics_cert_file)), ("key", is_set(&config.metrics_key_file))];
     if let [(there, true), (missing, false)] | [(missing, false), (there, true)] = pair {
