@@ -31,8 +31,8 @@ fn advice_for(content: TableContent, has_unit: bool) -> String {
              may fail. Start the agent: {start}"
         ),
         TableContent::Empty | TableContent::Missing => format!(
-            "No rules for services are in the kernel, so connections to services fail unless another proxy serves them. Start \
-             the agent: {start}"
+            "No nftables rules of contiv are in the kernel: connections to services fail unless the renderer route alone, or \
+             another proxy, serves them. Start the agent: {start}"
         ),
     }
 }
@@ -51,7 +51,9 @@ mod tests {
         for content in [TableContent::Empty, TableContent::Missing] {
             let none = advice_for(content, false);
             assert!(
-                none.starts_with("No rules for services are in the kernel, so connections to services fail"),
+                none.starts_with(
+                    "No nftables rules of contiv are in the kernel: connections to services fail unless the renderer route"
+                ),
                 "{none}"
             );
             assert!(none.contains("`contiv agent`") && !none.contains('\n'), "{none}");

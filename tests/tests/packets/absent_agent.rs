@@ -29,7 +29,8 @@ fn commands_tell_whether_rules_are_left_in_kernel() -> Result<()> {
     isolated("absent_agent::commands_tell_whether_rules_are_left_in_kernel", |lab| {
         let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
         let state = Manifests::new(lab)?;
-        let without_rules = "No rules for services are in the kernel, so connections to services fail";
+        let without_rules =
+            "No nftables rules of contiv are in the kernel: connections to services fail unless";
         let never = status_error(lab)?;
         assert!(never.contains("is the agent running?") && never.contains(without_rules), "{never}");
         Agent::start(lab, &AgentOptions::with_open_table(state.url()))?.stop()?;
