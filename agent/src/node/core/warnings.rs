@@ -61,26 +61,30 @@ impl Warnings {
             ValueStatus::Bad(_) | ValueStatus::Superseded => None,
         });
         let keys: BTreeSet<&str> = keys.collect();
-        let changes = replace(&mut self.values, |warning| keys.contains(&*warning.source), warnings, now);
+        let before: Vec<Problem> =
+            keys.iter().flat_map(|key| of_source(&self.values, key)).cloned().collect();
+        let changes = replace(&mut self.values, before, warnings, now);
         self.log(&changes, now);
     }
 
     /// Replaces those of all values, except those with one of the keys `kept`.
     pub(super) fn replace_values(&mut self, warnings: Vec<Problem>, kept: &BTreeSet<String>, now: Now) {
-        let changes = replace(&mut self.values, |warning| !kept.contains(&warning.source), warnings, now);
+        let is_replaced = |warning: &&Problem| !kept.contains(&warning.source);
+        let before: Vec<Problem> = self.values.keys().filter(is_replaced).cloned().collect();
+        let changes = replace(&mut self.values, before, warnings, now);
         self.log(&changes, now);
     }
 
     /// Replaces those of the store itself. True if that changed any.
     pub(super) fn replace_manifests(&mut self, warnings: Vec<Problem>, now: Now) -> bool {
-        let changes = replace(&mut self.manifests, |_| true, warnings, now);
+        let changes = replace_all(&mut self.manifests, warnings, now);
         self.log(&changes, now);
         !(changes.new.is_empty() && changes.gone.is_empty())
     }
 
     /// Replaces those of external workloads.
     pub(super) fn replace_workloads(&mut self, warnings: Vec<Problem>, now: Now) {
-        let changes = replace(&mut self.workloads, |_| true, warnings, now);
+        let changes = replace_all(&mut self.workloads, warnings, now);
         self.log(&changes, now);
     }
 
@@ -122,20 +126,61 @@ struct Changes {
     gone: Vec<Problem>,
 }
 
-/// Replaces the selected warnings. Those that stay keep their time.
+/// The warnings of one source. They are beside each other.
+fn of_source<'a>(
+    warnings: &'a BTreeMap<Problem, Timestamp>,
+    source: &'a str,
+) -> impl Iterator<Item = &'a Problem> {
+    let first = Problem {
+        source: source.to_owned(),
+        object: None,
+        field: None,
+        reason: String::new(),
+        is_warning: false,
+    };
+    warnings.range(first..).map(|(warning, _)| warning).take_while(move |warning| warning.source == source)
+}
+
+/// Replaces all warnings. Those that stay keep their time.
+fn replace_all(warnings: &mut BTreeMap<Problem, Timestamp>, with: Vec<Problem>, now: Now) -> Changes {
+    let before = warnings.keys().cloned().collect();
+    replace(warnings, before, with, now)
+}
+
+/// Replaces the warnings `before`. Those that stay keep their time.
 fn replace(
     warnings: &mut BTreeMap<Problem, Timestamp>,
-    is_replaced: impl Fn(&Problem) -> bool,
+    before: Vec<Problem>,
     with: Vec<Problem>,
     now: Now,
 ) -> Changes {
     let with: BTreeSet<Problem> = with.into_iter().collect();
-    let is_gone = |warning: &&Problem| is_replaced(warning) && !with.contains(*warning);
-    let gone: Vec<Problem> = warnings.keys().filter(is_gone).cloned().collect();
+    let gone: Vec<Problem> = before.into_iter().filter(|warning| !with.contains(warning)).collect();
     for warning in &gone {
         warnings.remove(warning);
     }
     let new: Vec<Problem> = with.into_iter().filter(|warning| !warnings.contains_key(warning)).collect();
     warnings.extend(new.iter().map(|warning| (warning.clone(), now.time)));
     Changes { new, gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_a_source_are_found_among_similar_ones() {
+        let warning = |source: &str, field: Option<&str>| Problem {
+            source: source.to_owned(),
+            object: Some("Service".to_owned()),
+            field: field.map(str::to_owned),
+            reason: "r".to_owned(),
+            is_warning: true,
+        };
+        let all = [warning("/a", None), warning("/b", None), warning("/b", Some("f")), warning("/b1", None)];
+        let warnings: BTreeMap<Problem, Timestamp> =
+            all.iter().map(|warning| (warning.clone(), Timestamp::UNIX_EPOCH)).collect();
+        assert_eq!(of_source(&warnings, "/b").collect::<Vec<_>>(), [&all[1], &all[2]]);
+        assert_eq!(of_source(&warnings, "/").count() + of_source(&warnings, "/c").count(), 0);
+    }
 }
