@@ -13,6 +13,8 @@ use crate::FileVersions;
 /// Set within a pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
+const NOT_A_KUBECONFIG: &str = "this is not YAML, or not what a kubeconfig has here";
+
 /// The cluster and the user of a kubeconfig, or of a pod's service account.
 pub(super) struct Access {
     pub(super) config: Config,
@@ -39,6 +41,13 @@ pub(super) async fn access(address: &KubeAddress) -> Result<Access, String> {
         let named = |error: &KubeconfigError| match error {
             // It names the file itself.
             KubeconfigError::ReadConfig(..) => chain(error),
+            // Neither the lines around it nor a value: they may be a token or a password.
+            KubeconfigError::Parse(error) => match error.location() {
+                Some(at) => {
+                    format!("{}:{}:{}: {NOT_A_KUBECONFIG}", file.display(), at.line(), at.column())
+                }
+                None => format!("{}: {NOT_A_KUBECONFIG}", file.display()),
+            },
             _ => format!("{}: {}", file.display(), chain(error)),
         };
         let read = Kubeconfig::read_from(file).map_err(|error| named(&error))?;
@@ -146,7 +155,20 @@ contexts: [{name: a, context: {cluster: it}}, {name: b, context: {cluster: gone}
             assert_eq!(error(&text, context).await, expected);
         }
         let broken = error("clusters: 7\n", None).await;
-        assert!(broken.starts_with("FILE: ") && broken.contains("clusters"), "{broken}");
+        assert!(broken.starts_with("FILE:1:"), "{broken}");
+    }
+
+    #[tokio::test]
+    async fn unreadable_kubeconfig_is_not_quoted_in_errors() {
+        for (text, line) in [
+            ("users:\n- name: a\n  user:\n    token: S3CRET\n    exec: 7\n", 5),
+            ("users:\n- name: a\n  user: S3CRET\n", 3),
+            ("users:\n- name: a\n  user:\n    token: S3CRET\n   password: [\n", 5),
+        ] {
+            let error = error(text, None).await;
+            assert!(error.starts_with(&format!("FILE:{line}:")), "{error}");
+            assert!(!error.contains("S3CRET"), "{error}");
+        }
     }
 
     #[tokio::test]
