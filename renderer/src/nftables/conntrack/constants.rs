@@ -45,5 +45,7 @@ pub(super) const ASSURED: u32 = 1 << 2;
 
 /// `TCP_CONNTRACK_SYN_SENT`, and `TCP_CONNTRACK_SYN_SENT2` when both sides have sent one.
 pub(super) const TCP_SYN_SENT: [u8; 2] = [1, 9];
+/// `TCP_CONNTRACK_SYN_RECV`
+pub(super) const TCP_SYN_RECV: u8 = 2;
 /// `SCTP_CONNTRACK_COOKIE_WAIT` and `SCTP_CONNTRACK_COOKIE_ECHOED`
 pub(super) const SCTP_COOKIE: [u8; 2] = [2, 3];

@@ -6,8 +6,8 @@ use contiv_model::Protocol;
 
 use super::constants::{
     ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
-    PROTOINFO_SCTP, PROTOINFO_STATE, PROTOINFO_TCP, SCTP_COOKIE, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP,
-    TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
+    PROTOINFO_SCTP, PROTOINFO_STATE, PROTOINFO_TCP, SCTP_COOKIE, SEEN_REPLY, STATUS, TCP_SYN_RECV,
+    TCP_SYN_SENT, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
 
@@ -21,7 +21,17 @@ pub(super) struct Flow<'a> {
     pub(super) backend: SocketAddr,
     /// A reply was seen, and both sides may think that they are connected.
     pub(super) is_in_use: bool,
+    pub(super) phase: Phase,
     pub(super) identity: Identity<'a>,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The SYN of TCP was answered, and the client's confirmation may be on its way.
+    Answered,
+    /// Any other.
+    Open,
 }
 
 /// The attributes by which the kernel finds exactly this flow, in their encoded form.
@@ -54,7 +64,8 @@ impl<'a> Flow<'a> {
         let was_answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
         let is_in_use = was_answered && !is_attempt(protocol, attributes);
         let identity = Identity { tuple: attributes.get(TUPLE_ORIG)?, id: attributes.get(ID)? };
-        Some(Self { protocol, destination, backend, is_in_use, identity })
+        let phase = phase(protocol, attributes);
+        Some(Self { protocol, destination, backend, is_in_use, phase, identity })
     }
 
     /// Its destination was translated: it uses a service.
@@ -67,13 +78,24 @@ impl<'a> Flow<'a> {
 ///
 /// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way.
 fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
-    let state = |of| attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied();
-    let is_one_of = |of, states: [u8; 2]| state(of).is_some_and(|state| states.contains(&state));
+    let is_one_of = |of, states: [u8; 2]| state(attributes, of).is_some_and(|state| states.contains(&state));
     match protocol {
         Protocol::Tcp => is_one_of(PROTOINFO_TCP, TCP_SYN_SENT),
         Protocol::Sctp => is_one_of(PROTOINFO_SCTP, SCTP_COOKIE),
         Protocol::Udp => false,
     }
+}
+
+fn phase(protocol: Protocol, attributes: Attributes<'_>) -> Phase {
+    match state(attributes, PROTOINFO_TCP) {
+        Some(TCP_SYN_RECV) if protocol == Protocol::Tcp => Phase::Answered,
+        _ => Phase::Open,
+    }
+}
+
+/// The state that the kernel tracks for this protocol.
+fn state(attributes: Attributes<'_>, of: u16) -> Option<u8> {
+    attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied()
 }
 
 /// Address and port of one end of a tuple.
@@ -148,6 +170,8 @@ mod tests {
                 writer.nested(PROTOINFO, |info| info.nested(of, |info| info.u8(PROTOINFO_STATE, *state)));
                 let flow = Flow::read(Attributes(&bytes)).unwrap();
                 assert_eq!(flow.is_in_use, expected, "protocol {protocol}, state {state}");
+                let is_answered = (protocol, *state) == (6, 2);
+                assert_eq!(flow.phase == Phase::Answered, is_answered, "protocol {protocol}, state {state}");
             }
         }
     }

@@ -71,6 +71,9 @@ pub(super) struct Worker {
     totals: Arc<Totals>,
     observer: Option<Arc<dyn StaleFlowObserver>>,
     attempts: AttemptTable,
+    /// A survey found drained backends that were not known. What was recorded until then may belong to the handshakes of their
+    /// connections.
+    has_learned: bool,
     /// The table of attempts failed: that was logged.
     has_failed: bool,
 }
@@ -101,7 +104,18 @@ impl Worker {
     ) -> Self {
         let attempts = AttemptTable::new(Arc::clone(&kernel));
         let state = State::default();
-        Self { kernel, requests, state, table: None, seqlock, totals, observer, attempts, has_failed: false }
+        Self {
+            kernel,
+            requests,
+            state,
+            table: None,
+            seqlock,
+            totals,
+            observer,
+            attempts,
+            has_learned: false,
+            has_failed: false,
+        }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
@@ -124,7 +138,7 @@ impl Worker {
             *total += outcome.as_ref().copied().unwrap_or_default();
             if is_survey && outcome.is_ok() {
                 let found = mem::take(&mut self.state.found);
-                self.state.drained.replace(family, protocol, found);
+                self.has_learned |= self.state.drained.replace(family, protocol, found);
             }
             match outcome {
                 Ok(0) => {}
@@ -185,8 +199,12 @@ impl Worker {
     }
 
     fn try_end_drained_flows(&mut self) -> Result<(), NetlinkError> {
+        if self.state.drained.is_empty() || self.has_learned {
+            self.attempts.remove()?;
+            self.has_learned = false;
+        }
         if self.state.drained.is_empty() {
-            return self.attempts.remove();
+            return Ok(());
         }
         self.attempts.make()?;
         for attempt in self.attempts.read()? {
@@ -270,6 +288,10 @@ impl BackgroundTask for Worker {
             let now = Instant::now();
             let is_survey = survey_after(last_survey).is_none_or(|after| now >= after);
             if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey) {
+                if is_survey {
+                    // If it finds more drained backends, attempts that were recorded before are forgotten.
+                    self.end_drained_flows();
+                }
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
@@ -293,6 +315,7 @@ impl BackgroundTask for Worker {
     fn step(&mut self) -> bool {
         let is_open = self.state.handle_pending_requests(&self.requests);
         if !self.state.next.is_empty() {
+            self.end_drained_flows();
             let seqlock = Arc::clone(&self.seqlock);
             seqlock.search(|| self.search(true));
         }
@@ -408,7 +431,7 @@ mod tests {
     use contiv_model::{Backend, ServiceId, ServicePort};
 
     use super::*;
-    use crate::nftables::conntrack::flow::Identity;
+    use crate::nftables::conntrack::flow::{Identity, Phase};
 
     #[test]
     fn first_change_is_searched_at_once_and_later_ones_together() {
@@ -455,6 +478,7 @@ mod tests {
                 destination: (destination, 80).into(),
                 backend: (backend, 8080).into(),
                 is_in_use: true,
+                phase: Phase::Open,
                 identity: Identity { tuple: &[], id: &[] },
             };
             state.next.judge(&flow, &state.node_ips) == Judgement::Stale
@@ -490,6 +514,7 @@ mod tests {
             destination: ([10, 96, 0, 1], 80).into(),
             backend: ([10, 0, 0, last], 8080).into(),
             is_in_use,
+            phase: Phase::Open,
             identity: Identity { tuple: &[], id: &[] },
         };
         let (now, of) = (Instant::now(), (Family::V4, Protocol::Tcp));
@@ -504,7 +529,7 @@ mod tests {
         assert!(state.is_stale(&flow(1, false)) && !state.is_stale(&flow(1, true)));
         assert!(!state.is_stale(&flow(2, true)));
         let found = mem::take(&mut state.found);
-        state.drained.replace(Family::V4, Protocol::Tcp, found);
+        assert!(state.drained.replace(Family::V4, Protocol::Tcp, found));
         assert!(state.drained.contains(&flow(1, true)) && !state.drained.contains(&flow(2, true)));
         let survey = Some((now, Duration::from_millis(10)));
         assert!(!state.needs_survey(now, survey) && state.needs_survey(now + DRAINED_INTERVAL, survey));
@@ -551,6 +576,7 @@ mod tests {
                     // It was never translated.
                     backend: (address, 30080).into(),
                     is_in_use: false,
+                    phase: Phase::Open,
                     identity: Identity { tuple: &[], id: &[] },
                 };
                 let is_stale = state.next.judge(&flow, &state.node_ips) == Judgement::Stale;

@@ -6,7 +6,7 @@ use contiv_model::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::nftables::conntrack::flow::Identity;
+use crate::nftables::conntrack::flow::{Identity, Phase};
 
 const NODE_IP: &str = "172.31.0.1";
 
@@ -38,7 +38,14 @@ fn filter(changes: &[ServiceChange]) -> StaleFlowFilter {
 
 fn flow(protocol: Protocol, destination: &str, backend: &str, is_in_use: bool) -> Flow<'static> {
     let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
-    Flow { protocol, destination, backend, is_in_use, identity: Identity { tuple: &[], id: &[] } }
+    Flow {
+        protocol,
+        destination,
+        backend,
+        is_in_use,
+        phase: Phase::Open,
+        identity: Identity { tuple: &[], id: &[] },
+    }
 }
 
 fn stale(filter: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
