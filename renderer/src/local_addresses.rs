@@ -1,6 +1,6 @@
 //! This node's interfaces, their addresses and routes, listed and watched.
 
-use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, io, net::IpAddr, pin::pin, time::Duration};
 
 use contiv_model::{InterfaceName, LocalInterface, LocalInterfaces};
 use futures::{StreamExt, TryStreamExt, channel::mpsc::UnboundedReceiver};
@@ -8,7 +8,7 @@ use ipnetwork::IpNetwork;
 use nix::net::if_::InterfaceFlags;
 use rtnetlink::{
     Handle, MulticastGroup, new_multicast_connection,
-    packet_core::NetlinkMessage,
+    packet_core::{NetlinkMessage, NetlinkPayload},
     packet_route::{
         RouteNetlinkMessage,
         address::{AddressAttribute, AddressMessage, AddressScope},
@@ -18,6 +18,7 @@ use rtnetlink::{
 };
 use thiserror::Error;
 use tokio::{
+    select,
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
@@ -53,8 +54,33 @@ pub struct LocalAddresses {
     handle: Handle,
     notifications: UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
     connection: JoinHandle<()>,
-    /// The next list is not made before.
+    /// The next list is not made before, if only routes changed.
     pause_end: Instant,
+    /// What has changed since the last list began.
+    missed: Option<Urgency>,
+}
+
+/// How soon a change needs a new list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    /// After the pause: routes may be many, and change all the time.
+    AfterPause,
+    /// At once: an address or an interface.
+    Immediate,
+}
+
+impl Urgency {
+    const fn of(payload: &NetlinkPayload<RouteNetlinkMessage>) -> Self {
+        match payload {
+            NetlinkPayload::InnerMessage(
+                RouteNetlinkMessage::NewAddress(_)
+                | RouteNetlinkMessage::DelAddress(_)
+                | RouteNetlinkMessage::NewLink(_)
+                | RouteNetlinkMessage::DelLink(_),
+            ) => Self::Immediate,
+            _ => Self::AfterPause,
+        }
+    }
 }
 
 impl LocalAddresses {
@@ -75,7 +101,8 @@ impl LocalAddresses {
         let connection = tokio::spawn(connection);
         let (current, interfaces) = (BTreeSet::new(), LocalInterfaces::new());
         let pause_end = Instant::now();
-        let mut addresses = Self { current, interfaces, handle, notifications, connection, pause_end };
+        let mut addresses =
+            Self { current, interfaces, handle, notifications, connection, pause_end, missed: None };
         (addresses.current, addresses.interfaces) = addresses.list().await?;
         Ok(addresses)
     }
@@ -96,10 +123,7 @@ impl LocalAddresses {
     /// When the kernel no longer answers; open another watch then.
     pub async fn changed(&mut self) -> Result<(), LocalAddressesError> {
         loop {
-            self.notifications.next().await.ok_or(LocalAddressesError::Ended)?;
-            sleep_until(self.pause_end).await;
-            // Further notifications add nothing to the first.
-            while self.notifications.try_recv().is_ok() {}
+            self.wait_until_due().await?;
             let (current, interfaces) = self.list().await?;
             if current != self.current || interfaces != self.interfaces {
                 (self.current, self.interfaces) = (current, interfaces);
@@ -108,29 +132,64 @@ impl LocalAddresses {
         }
     }
 
+    /// Waits until a list is needed. Notifications are read all the time, so that they never pile up.
+    async fn wait_until_due(&mut self) -> Result<(), LocalAddressesError> {
+        while self.missed != Some(Urgency::Immediate) {
+            let is_needed = self.missed.is_some();
+            select! {
+                notification = self.notifications.next() => {
+                    let (message, _) = notification.ok_or(LocalAddressesError::Ended)?;
+                    self.missed = self.missed.max(Some(Urgency::of(&message.payload)));
+                }
+                () = sleep_until(self.pause_end), if is_needed => break,
+            }
+        }
+        // Further notifications add nothing to the first.
+        while self.notifications.try_recv().is_ok() {}
+        Ok(())
+    }
+
     async fn list(&mut self) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), LocalAddressesError> {
         let begin = Instant::now();
-        let addresses: Vec<AddressMessage> = self.handle.address().get().execute().try_collect().await?;
-        let links: Vec<LinkMessage> = self.handle.link().get().execute().try_collect().await?;
-        let mut routes = interface_routes::list(&self.handle).await?;
-        let mut of_link = |link: &LinkMessage| {
-            let of_it = addresses.iter().filter(|address| address.header.index == link.header.index);
-            let routes = routes.remove(&link.header.index).unwrap_or_default();
-            let interface = LocalInterface {
-                addresses: of_it.clone().filter_map(own_address).collect(),
-                networks: of_it.filter_map(global_network).collect(),
-                route_sources: routes.sources,
-                has_ipv4_routes: routes.has_ipv4,
-                has_ipv6_routes: routes.has_ipv6,
-                is_physical: is_physical(link),
-            };
-            Some((name(link)?, interface))
+        let handle = self.handle.clone();
+        let mut listing = pin!(list(&handle));
+        let mut missed = None;
+        let listed = loop {
+            select! {
+                listed = &mut listing => break listed?,
+                notification = self.notifications.next() => {
+                    let (message, _) = notification.ok_or(LocalAddressesError::Ended)?;
+                    missed = missed.max(Some(Urgency::of(&message.payload)));
+                }
+            }
         };
-        let is_loopback = |link: &&LinkMessage| link.header.flags.contains(LinkFlags::Loopback);
-        let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(&mut of_link).collect();
+        self.missed = missed;
         self.pause_end = Instant::now() + PAUSE_FACTOR * begin.elapsed().min(MAX_PAUSE / PAUSE_FACTOR);
-        Ok((addresses.iter().filter_map(own_address).collect(), interfaces))
+        Ok(listed)
     }
+}
+
+/// The addresses and the interfaces as they are now.
+async fn list(handle: &Handle) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), rtnetlink::Error> {
+    let addresses: Vec<AddressMessage> = handle.address().get().execute().try_collect().await?;
+    let links: Vec<LinkMessage> = handle.link().get().execute().try_collect().await?;
+    let mut routes = interface_routes::list(handle).await?;
+    let mut of_link = |link: &LinkMessage| {
+        let of_it = addresses.iter().filter(|address| address.header.index == link.header.index);
+        let routes = routes.remove(&link.header.index).unwrap_or_default();
+        let interface = LocalInterface {
+            addresses: of_it.clone().filter_map(own_address).collect(),
+            networks: of_it.filter_map(global_network).collect(),
+            route_sources: routes.sources,
+            has_ipv4_routes: routes.has_ipv4,
+            has_ipv6_routes: routes.has_ipv6,
+            is_physical: is_physical(link),
+        };
+        Some((name(link)?, interface))
+    };
+    let is_loopback = |link: &&LinkMessage| link.header.flags.contains(LinkFlags::Loopback);
+    let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(&mut of_link).collect();
+    Ok((addresses.iter().filter_map(own_address).collect(), interfaces))
 }
 
 /// What this node has by the name of an interface.
@@ -196,4 +255,28 @@ pub(crate) fn own_address(message: &AddressMessage) -> Option<IpAddr> {
         }
     }
     of_link
+}
+
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::route::RouteMessage;
+
+    use super::*;
+
+    #[test]
+    fn change_of_address_or_link_does_not_wait_for_routes() {
+        let route = RouteMessage::default;
+        let cases = [
+            (RouteNetlinkMessage::NewAddress(AddressMessage::default()), Urgency::Immediate),
+            (RouteNetlinkMessage::DelAddress(AddressMessage::default()), Urgency::Immediate),
+            (RouteNetlinkMessage::NewLink(LinkMessage::default()), Urgency::Immediate),
+            (RouteNetlinkMessage::DelLink(LinkMessage::default()), Urgency::Immediate),
+            (RouteNetlinkMessage::NewRoute(route()), Urgency::AfterPause),
+            (RouteNetlinkMessage::DelRoute(route()), Urgency::AfterPause),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(Urgency::of(&NetlinkPayload::InnerMessage(message.clone())), expected, "{message:?}");
+        }
+        assert!(Some(Urgency::Immediate) > Some(Urgency::AfterPause) && Some(Urgency::AfterPause) > None);
+    }
 }
