@@ -46,3 +46,5 @@ pub(super) const ASSURED: u32 = 1 << 2;
 pub(super) const TCP_SYN_SENT: [u8; 2] = [1, 9];
 /// `TCP_CONNTRACK_SYN_RECV`
 pub(super) const TCP_SYN_RECV: u8 = 2;
+/// `TCP_CONNTRACK_TIME_WAIT` and `TCP_CONNTRACK_CLOSE`
+pub(super) const TCP_CLOSED: [u8; 2] = [7, 8];

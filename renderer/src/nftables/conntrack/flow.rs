@@ -6,8 +6,8 @@ use contiv_model::Protocol;
 
 use super::constants::{
     ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
-    PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_SYN_RECV, TCP_SYN_SENT, TUPLE_IP, TUPLE_ORIG,
-    TUPLE_PROTO, TUPLE_REPLY, ZONE,
+    PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_CLOSED, TCP_SYN_RECV, TCP_SYN_SENT, TUPLE_IP,
+    TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
 
@@ -30,6 +30,8 @@ pub(super) struct Flow<'a> {
 pub(super) enum Phase {
     /// The SYN of TCP was answered, and the client's confirmation may be on its way.
     Answered,
+    /// Both sides of TCP have closed it, or one has reset it. The kernel itself begins a new flow with the next SYN.
+    Closed,
     /// Any other.
     Open,
 }
@@ -85,7 +87,9 @@ fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
 
 fn phase(protocol: Protocol, attributes: Attributes<'_>) -> Phase {
     match state(attributes, PROTOINFO_TCP) {
-        Some(TCP_SYN_RECV) if protocol == Protocol::Tcp => Phase::Answered,
+        _ if protocol != Protocol::Tcp => Phase::Open,
+        Some(TCP_SYN_RECV) => Phase::Answered,
+        Some(state) if TCP_CLOSED.contains(&state) => Phase::Closed,
         _ => Phase::Open,
     }
 }
@@ -169,8 +173,12 @@ mod tests {
                 writer.nested(PROTOINFO, |info| info.nested(of, |info| info.u8(PROTOINFO_STATE, *state)));
                 let flow = Flow::read(Attributes(&bytes)).unwrap();
                 assert_eq!(flow.is_in_use, expected, "protocol {protocol}, state {state}");
-                let is_answered = (protocol, *state) == (6, 2);
-                assert_eq!(flow.phase == Phase::Answered, is_answered, "protocol {protocol}, state {state}");
+                let phase = match (protocol, *state) {
+                    (6, 2) => Phase::Answered,
+                    (6, 7 | 8) => Phase::Closed,
+                    _ => Phase::Open,
+                };
+                assert_eq!(flow.phase, phase, "protocol {protocol}, state {state}");
             }
         }
     }

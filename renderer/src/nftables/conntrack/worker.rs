@@ -18,7 +18,7 @@ use contiv_model::{ContivService, Families, Protocol, ServiceChange};
 use super::{
     attempts::AttemptTable,
     drained::DrainedBackends,
-    flow::Flow,
+    flow::{Flow, Phase},
     netlink::FlowTable,
     observer::StaleFlowObserver,
     request::{Request, Totals},
@@ -46,10 +46,10 @@ const GATHER_FACTOR: u32 = 250;
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(2500);
 /// A survey is a search that visits connections in use too, to find drained ones. The next one waits this many times as long as it
-/// took, so that surveys take at most 1 % of a processor.
+/// took, so that surveys take at most 1 % of a processor, unless one takes more than three seconds.
 const SURVEY_FACTOR: u32 = 100;
 /// The longest wait.
-const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(10);
+const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(300);
 /// How soon it is noticed that drained connections have ended, if nothing else happens.
 const DRAINED_INTERVAL: Duration = Duration::from_secs(10);
 /// How often new attempts on drained connections are read, while there are some. Clients repeat after a second.
@@ -343,10 +343,12 @@ impl State {
         scopes
     }
 
-    /// True for a flow to delete. A survey collects the drained ones.
+    /// True for a flow to delete. A survey collects the drained ones that are not closed.
     fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
         let judgement = self.current.judge(flow, &self.node_ips);
-        if judgement == Judgement::Drained || judgement == Judgement::Right && self.drained.contains(flow) {
+        let is_drained =
+            judgement == Judgement::Drained || judgement == Judgement::Right && self.drained.contains(flow);
+        if is_drained && flow.phase != Phase::Closed {
             self.found.insert(flow);
         }
         judgement == Judgement::Stale
@@ -431,7 +433,7 @@ mod tests {
     use contiv_model::{Backend, ServiceId, ServicePort};
 
     use super::*;
-    use crate::nftables::conntrack::flow::{Identity, Phase};
+    use crate::nftables::conntrack::flow::Identity;
 
     #[test]
     fn first_change_is_searched_at_once_and_later_ones_together() {
@@ -443,6 +445,16 @@ mod tests {
         assert_eq!(gather_until(now, search(100, 5)), now + ms(1150), "during changes");
         assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
         assert_eq!(gather_until(now, search(100, 1000)), now + ms(2400), "one that costs much");
+    }
+
+    #[test]
+    fn survey_waits_a_hundred_times_as_long_as_the_last_took() {
+        let now = Instant::now();
+        let ms = Duration::from_millis;
+        for (took, wait) in [(1, 500), (10, 1_000), (500, 50_000), (2_500, 250_000), (10_000, 300_000)] {
+            assert_eq!(survey_after(Some((now, ms(took)))), Some(now + ms(wait)), "{took} ms");
+        }
+        assert_eq!(survey_after(None), None);
     }
 
     #[test]
@@ -537,6 +549,8 @@ mod tests {
 
         // A survey for other reasons finds that its connections go on.
         assert_eq!(state.begin_search(true), [(of, Scope::All)].into());
+        let closed = Flow { phase: Phase::Closed, ..flow(1, true) };
+        assert!(!state.is_stale(&closed) && state.found.is_empty(), "a closed connection is not drained");
         assert!(!state.is_stale(&flow(1, true)) && state.found.contains(&flow(1, true)));
 
         state.handle_request(changed(&[2], &[1, 2]));
