@@ -219,10 +219,10 @@ impl Table {
                 let is_shared = self.shared.contains_key(&SharedAddress::new(set.kind, address));
                 (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
             }
-            // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
             Key::Output(_) => {
                 elements::of_node(&self.node).find(|element| (element.set, element.key) == (set, key))
             }
+            // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) | Key::Number(_) => None,
         }
     }

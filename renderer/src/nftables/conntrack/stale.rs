@@ -46,7 +46,7 @@ pub(super) enum Scope {
 
 /// What becomes of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum FlowVerdict {
     /// It stays.
     Right,
     /// Its next packet would go wrong: it is deleted.
@@ -148,18 +148,18 @@ impl StaleFlowFilter {
     ///
     /// Datagram flows can be deleted at any time. Connections are left to end by themselves, unless the service asks for a
     /// reset; but one in which nothing is established is no connection yet: its client tries again and should succeed.
-    pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Judgement {
-        let Some(suspicion) = self.of(flow, node_ips) else { return Judgement::Right };
+    pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> FlowVerdict {
+        let Some(suspicion) = self.of(flow, node_ips) else { return FlowVerdict::Right };
         let wrong = match &suspicion.serving {
             Some(serving) => !serving.contains(&flow.backend),
             None => suspicion.gone.contains(&flow.backend),
         };
         let free = flow.protocol == Protocol::Udp || !flow.is_in_use;
         match () {
-            () if !wrong => Judgement::Right,
-            () if free || suspicion.reset && flow.is_translated() => Judgement::Stale,
-            () if flow.is_translated() => Judgement::Drained,
-            () => Judgement::Right,
+            () if !wrong => FlowVerdict::Right,
+            () if free || suspicion.reset && flow.is_translated() => FlowVerdict::Stale,
+            () if flow.is_translated() => FlowVerdict::Drained,
+            () => FlowVerdict::Right,
         }
     }
 

@@ -23,7 +23,7 @@ use super::{
     observer::StaleFlowObserver,
     request::{Request, Totals},
     seqlock::ProgrammingSeqlock,
-    stale::{Judgement, Scope, StaleFlowFilter},
+    stale::{FlowVerdict, Scope, StaleFlowFilter},
 };
 use crate::{
     kernel::{BackgroundTask, Kernel},
@@ -310,6 +310,10 @@ impl BackgroundTask for Worker {
             }
             wake_up = self.state.wake_up(Instant::now(), last_survey);
         }
+        // Kernels before 5.12 do not remove it with its socket.
+        if let Err(error) = self.attempts.remove() {
+            tracing::warn!(%error, "the table contiv-attempts was not removed; contiv cleanup does it");
+        }
     }
 
     fn step(&mut self) -> bool {
@@ -345,13 +349,13 @@ impl State {
 
     /// True for a flow to delete. A survey collects the drained ones that are not closed.
     fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
-        let judgement = self.current.judge(flow, &self.node_ips);
+        let verdict = self.current.judge(flow, &self.node_ips);
         let is_drained =
-            judgement == Judgement::Drained || judgement == Judgement::Right && self.drained.contains(flow);
+            verdict == FlowVerdict::Drained || verdict == FlowVerdict::Right && self.drained.contains(flow);
         if is_drained && flow.phase != Phase::Closed {
             self.found.insert(flow);
         }
-        judgement == Judgement::Stale
+        verdict == FlowVerdict::Stale
     }
 
     /// True if there may be drained connections that are not known, or if it is time to see whether the known ones go on.
@@ -493,7 +497,7 @@ mod tests {
                 phase: Phase::Open,
                 identity: Identity { tuple: &[], id: &[] },
             };
-            state.next.judge(&flow, &state.node_ips) == Judgement::Stale
+            state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale
         };
         for (before, expected) in [(&[gone.clone(), kept.clone()][..], true), (&[], false)] {
             let mut state = State::default();
@@ -593,7 +597,7 @@ mod tests {
                     phase: Phase::Open,
                     identity: Identity { tuple: &[], id: &[] },
                 };
-                let is_stale = state.next.judge(&flow, &state.node_ips) == Judgement::Stale;
+                let is_stale = state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale;
                 assert_eq!(is_stale, node_ips.contains(&address), "{address:?} of {node_ips:?}");
             }
         }

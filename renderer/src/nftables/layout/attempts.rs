@@ -140,7 +140,7 @@ fn write_set(batch: &mut Batch, family: Family, id: u32) {
 
 /// `meta nfproto ipv4 tcp flags & (syn | ack) == syn ct status confirmed ct status dnat update @attempts4 { … }`
 ///
-/// The flags come first: other packets pay for nothing else. The first packet of a flow is not confirmed yet.
+/// The protocol and the flags are compared before the flow's status: other packets pay for nothing else. The first packet of a flow is not confirmed yet.
 fn write_rule(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
     let of = [
         Match(Field::Nfproto, Is, Constant::Family(family)),

@@ -49,10 +49,10 @@ fn flow(protocol: Protocol, destination: &str, backend: &str, is_in_use: bool) -
 }
 
 fn stale(filter: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
-    judge(filter, flow) == Judgement::Stale
+    judge(filter, flow) == FlowVerdict::Stale
 }
 
-fn judge(filter: &StaleFlowFilter, flow: &Flow<'_>) -> Judgement {
+fn judge(filter: &StaleFlowFilter, flow: &Flow<'_>) -> FlowVerdict {
     filter.judge(flow, &BTreeSet::from([NODE_IP.parse().unwrap()]))
 }
 
@@ -90,8 +90,8 @@ fn flows_of_a_removed_backend_are_stale_at_every_frontend() {
     }
     // The service has no IPv6 address, so its node port has none either.
     let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
-    let judgement = filter.judge(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()]));
-    assert_eq!(judgement, Judgement::Right);
+    let verdict = filter.judge(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()]));
+    assert_eq!(verdict, FlowVerdict::Right);
 }
 
 #[test]
@@ -170,13 +170,13 @@ fn connections_of_former_backends_are_drained_unless_they_are_reset() {
             |filter: &StaleFlowFilter, backend| judge(filter, &flow(protocol, "10.96.0.1:53", backend, true));
         for new in [Some(service(protocol, &["10.244.1.2:53"])), Some(service(protocol, &[])), None] {
             let filter = filter(&[change(Some(&former), new.as_ref())]);
-            assert_eq!(at(&filter, "10.244.1.1:53"), Judgement::Drained);
-            assert_eq!(at(&filter, "10.96.0.1:53"), Judgement::Right, "never translated");
+            assert_eq!(at(&filter, "10.244.1.1:53"), FlowVerdict::Drained);
+            assert_eq!(at(&filter, "10.96.0.1:53"), FlowVerdict::Right, "never translated");
             let attempt = flow(protocol, "10.96.0.1:53", "10.244.1.1:53", false);
-            assert_eq!(judge(&filter, &attempt), Judgement::Stale);
+            assert_eq!(judge(&filter, &attempt), FlowVerdict::Stale);
         }
         let gone = filter(&[change(Some(&former), None)]);
-        assert_eq!(at(&gone, "10.244.1.9:53"), Judgement::Right, "translated by another program");
+        assert_eq!(at(&gone, "10.244.1.9:53"), FlowVerdict::Right, "translated by another program");
     }
 }
 
@@ -193,7 +193,7 @@ fn later_criteria_replace_earlier_ones_and_keep_former_backends() {
         survey.retain_draining();
         (!survey.is_empty()).then(|| [first, second, third].map(|backend| at(&survey, backend)))
     };
-    let (right, drained) = (Judgement::Right, Judgement::Drained);
+    let (right, drained) = (FlowVerdict::Right, FlowVerdict::Drained);
     assert_eq!(add(&tcp(&[second]), Some(&tcp(&[third]))), Some([drained, drained, right]));
     assert_eq!(add(&tcp(&[third]), None), Some([drained; 3]));
     let reset = ContivService { reset_connections: true, ..tcp(&[third]) };
