@@ -108,11 +108,6 @@ impl ModelKernel {
         self.0.lock().add_connection(connection)
     }
 
-    /// Forgets all tracked connections, as if their ends had closed them.
-    pub fn close_connections(&self) {
-        self.0.lock().connections.clear();
-    }
-
     /// How often a socket waited for an answer that was not sent: with a real kernel it would wait endlessly.
     pub fn stalls(&self) -> u64 {
         self.0.lock().stalls

@@ -41,15 +41,15 @@ fn with_node_port(service: ContivService) -> ContivService {
     service
 }
 
-/// A way to the service.
+/// How a client reaches the service.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct ClientPath {
     family: Family,
     is_node_port: bool,
     is_from_node: bool,
 }
 
-impl Way {
+impl ClientPath {
     /// Each kind once in each family.
     fn all() -> Vec<Self> {
         let of = |family| {
@@ -95,7 +95,7 @@ fn connect_from_a_port_of_a_drained_connection_succeeds() -> Result<()> {
     isolated("conntrack::attempts::connect_from_a_port_of_a_drained_connection_succeeds", |lab| {
         let mut gateway = Gateway::start(lab)?;
         let with = |backend| with_node_port(service("web", 1, Protocol::Tcp, &[backend]));
-        let ways = Way::all();
+        let ways = ClientPath::all();
         let mut connected = Vec::new();
         for (way, port) in ways.iter().zip(40_001..) {
             gateway.program(&[&with(&lab.pod3)])?;
@@ -152,7 +152,7 @@ fn init_on_the_flow_of_a_removed_backend_starts_anew() -> Result<()> {
         let mut gateway = Gateway::start(lab)?;
         let with = |backend| with_node_port(service("calls", 1, Protocol::Sctp, &[backend]));
         let mut answers = Vec::new();
-        let ways = Way::all();
+        let ways = ClientPath::all();
         for way in &ways {
             gateway.program(&[&with(&lab.pod3)])?;
             let mut session = way.client(lab).open(LabProtocol::Sctp, way.server(lab))?;
