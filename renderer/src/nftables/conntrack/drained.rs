@@ -42,12 +42,10 @@ impl DrainedBackends {
         self.0.iter().map(|(protocol, _, address, _)| (Family::of(address), *protocol)).collect()
     }
 
-    /// Replaces those of one family and protocol. True if there is one that was not known.
-    pub(super) fn replace(&mut self, family: Family, protocol: Protocol, found: Self) -> bool {
-        let is_new = !found.0.is_subset(&self.0);
+    /// Replaces those of one family and protocol.
+    pub(super) fn replace(&mut self, family: Family, protocol: Protocol, found: Self) {
         self.0.retain(|(of, _, address, _)| *of != protocol || Family::of(address) != family);
         self.0.extend(found.0);
-        is_new
     }
 
     /// Removes the backends that serve again.
@@ -82,18 +80,11 @@ mod tests {
     use contiv_model::{Addresses, Backend, ServiceId, ServicePort};
 
     use super::*;
-    use crate::nftables::conntrack::flow::{Identity, Phase};
+    use crate::nftables::conntrack::flow::Identity;
 
     fn flow(protocol: Protocol, destination: &str, backend: &str) -> Flow<'static> {
         let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
-        Flow {
-            protocol,
-            destination,
-            backend,
-            is_in_use: true,
-            phase: Phase::Open,
-            identity: Identity { tuple: &[], id: &[] },
-        }
+        Flow { protocol, destination, backend, is_in_use: true, identity: Identity { tuple: &[], id: &[] } }
     }
 
     fn service(backends: &[&str]) -> ContivService {
@@ -147,14 +138,11 @@ mod tests {
         let mut found = DrainedBackends::default();
         let kept = flow(Protocol::Tcp, "10.96.0.1:53", "10.244.1.2:53");
         found.insert(&kept);
-        assert!(drained.replace(Family::V4, Protocol::Tcp, found), "a backend that was not known");
+        drained.replace(Family::V4, Protocol::Tcp, found);
         assert!(!drained.contains(&ended) && drained.contains(&kept));
         assert!(others.iter().all(|other| drained.contains(other)));
-        let mut again = DrainedBackends::default();
-        again.insert(&kept);
-        assert!(!drained.replace(Family::V4, Protocol::Tcp, again), "only what was known");
         for (family, protocol) in drained.scopes() {
-            assert!(!drained.replace(family, protocol, DrainedBackends::default()));
+            drained.replace(family, protocol, DrainedBackends::default());
         }
         assert!(drained.is_empty());
     }

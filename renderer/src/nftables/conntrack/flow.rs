@@ -6,7 +6,7 @@ use contiv_model::Protocol;
 
 use super::constants::{
     ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
-    PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_CLOSED, TCP_SYN_RECV, TCP_SYN_SENT, TUPLE_IP,
+    PROTOINFO_SCTP, PROTOINFO_STATE, PROTOINFO_TCP, SCTP_COOKIE, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP,
     TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
@@ -21,19 +21,7 @@ pub(super) struct Flow<'a> {
     pub(super) backend: SocketAddr,
     /// A reply was seen, and both sides may think that they are connected.
     pub(super) is_in_use: bool,
-    pub(super) phase: Phase,
     pub(super) identity: Identity<'a>,
-}
-
-/// How far a connection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// The SYN of TCP was answered, and the client's confirmation may be on its way.
-    Answered,
-    /// Both sides of TCP have closed it, or one has reset it. The kernel itself begins a new flow with the next SYN.
-    Closed,
-    /// Any other.
-    Open,
 }
 
 /// The attributes by which the kernel finds exactly this flow, in their encoded form.
@@ -66,8 +54,7 @@ impl<'a> Flow<'a> {
         let was_answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
         let is_in_use = was_answered && !is_attempt(protocol, attributes);
         let identity = Identity { tuple: attributes.get(TUPLE_ORIG)?, id: attributes.get(ID)? };
-        let phase = phase(protocol, attributes);
-        Some(Self { protocol, destination, backend, is_in_use, phase, identity })
+        Some(Self { protocol, destination, backend, is_in_use, identity })
     }
 
     /// Its destination was translated: it uses a service.
@@ -76,27 +63,17 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// True while the client repeats its SYN, whatever was answered: nothing is established.
+/// True while the client repeats its first packet, or its cookie, whatever was answered: nothing is established.
 ///
-/// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way; and an
-/// association of SCTP whose INIT was answered, since the client's next packet is its cookie, which only this backend knows.
+/// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way.
 fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
-    let has_sent_syn = || state(attributes, PROTOINFO_TCP).is_some_and(|state| TCP_SYN_SENT.contains(&state));
-    protocol == Protocol::Tcp && has_sent_syn()
-}
-
-fn phase(protocol: Protocol, attributes: Attributes<'_>) -> Phase {
-    match state(attributes, PROTOINFO_TCP) {
-        _ if protocol != Protocol::Tcp => Phase::Open,
-        Some(TCP_SYN_RECV) => Phase::Answered,
-        Some(state) if TCP_CLOSED.contains(&state) => Phase::Closed,
-        _ => Phase::Open,
+    let state = |of| attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied();
+    let is_one_of = |of, states: [u8; 2]| state(of).is_some_and(|state| states.contains(&state));
+    match protocol {
+        Protocol::Tcp => is_one_of(PROTOINFO_TCP, TCP_SYN_SENT),
+        Protocol::Sctp => is_one_of(PROTOINFO_SCTP, SCTP_COOKIE),
+        Protocol::Udp => false,
     }
-}
-
-/// The state that the kernel tracks for this protocol.
-fn state(attributes: Attributes<'_>, of: u16) -> Option<u8> {
-    attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied()
 }
 
 /// Address and port of one end of a tuple.
@@ -114,9 +91,6 @@ fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<Sock
 mod tests {
     use super::*;
     use crate::netlink::Writer;
-
-    /// `CTA_PROTOINFO_SCTP`
-    const PROTOINFO_SCTP: u16 = 3;
 
     /// A UDP flow from 10.0.0.9:4000 to 10.96.0.1:53 with replies from 10.244.1.7:5353.
     fn flow(protocol: u8, zone: Option<u8>) -> Vec<u8> {
@@ -158,11 +132,12 @@ mod tests {
 
     #[test]
     fn answered_flow_is_in_use_once_something_is_established() {
-        // The kernel's numbers of states: `enum tcp_conntrack` and `enum sctp_conntrack` (2 and 3: a cookie is awaited or sent).
+        // The kernel's numbers of states: `enum tcp_conntrack` and `enum sctp_conntrack`.
         let in_use = [
             (6, PROTOINFO_TCP, &[2, 3, 4, 5, 6, 7, 8][..], true),
             (6, PROTOINFO_TCP, &[1, 9], false),
-            (132, PROTOINFO_SCTP, &[1, 2, 3, 4, 5, 6, 7, 8], true),
+            (132, PROTOINFO_SCTP, &[1, 4, 5, 6, 7, 8], true),
+            (132, PROTOINFO_SCTP, &[2, 3], false),
             // The state of another protocol.
             (17, PROTOINFO_TCP, &[1], true),
         ];
@@ -173,12 +148,6 @@ mod tests {
                 writer.nested(PROTOINFO, |info| info.nested(of, |info| info.u8(PROTOINFO_STATE, *state)));
                 let flow = Flow::read(Attributes(&bytes)).unwrap();
                 assert_eq!(flow.is_in_use, expected, "protocol {protocol}, state {state}");
-                let phase = match (protocol, *state) {
-                    (6, 2) => Phase::Answered,
-                    (6, 7 | 8) => Phase::Closed,
-                    _ => Phase::Open,
-                };
-                assert_eq!(flow.phase, phase, "protocol {protocol}, state {state}");
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
         IP_V6_DST, IP_V6_SRC, NFNL_SUBSYS_CTNETLINK, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, STATUS,
         STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
     },
-    flow::{Flow, Phase},
+    flow::Flow,
     stale::Scope,
 };
 use crate::{
@@ -79,10 +79,7 @@ impl FlowTable {
         deleted
     }
 
-    /// Deletes the flow on which a client begins anew, if it is wrong. Returns the number of deleted flows.
-    ///
-    /// A connection whose SYN was answered a moment ago stays: the attempt may be a repetition within its own handshake. It is
-    /// confirmed, or times out.
+    /// Deletes the flow on which a client begins anew, if it is `wrong`. Returns the number of deleted flows.
     pub(super) fn delete_flow_of(
         &mut self,
         attempt: &Attempt,
@@ -103,8 +100,7 @@ impl FlowTable {
         let flow = message.object(NFNL_SUBSYS_CTNETLINK).and_then(Flow::read);
         // The other direction of a flow could have the same ends.
         let is_its = |flow: &Flow<'_>| {
-            let ends = (flow.protocol, flow.destination);
-            ends == (attempt.protocol, attempt.destination) && flow.phase != Phase::Answered && is_wrong(flow)
+            (flow.protocol, flow.destination) == (attempt.protocol, attempt.destination) && is_wrong(flow)
         };
         match flow.filter(is_its) {
             Some(flow) => delete_flows(&mut self.delete, &[flow]),

@@ -18,7 +18,7 @@ use contiv_model::{ContivService, Families, Protocol, ServiceChange};
 use super::{
     attempts::AttemptTable,
     drained::DrainedBackends,
-    flow::{Flow, Phase},
+    flow::Flow,
     netlink::FlowTable,
     observer::StaleFlowObserver,
     request::{Request, Totals},
@@ -46,10 +46,10 @@ const GATHER_FACTOR: u32 = 250;
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(2500);
 /// A survey is a search that visits connections in use too, to find drained ones. The next one waits this many times as long as it
-/// took, so that surveys take at most 1 % of a processor, unless one takes more than three seconds.
+/// took, so that surveys take at most 1 % of a processor.
 const SURVEY_FACTOR: u32 = 100;
 /// The longest wait.
-const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(300);
+const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(10);
 /// How soon it is noticed that drained connections have ended, if nothing else happens.
 const DRAINED_INTERVAL: Duration = Duration::from_secs(10);
 /// How often new attempts on drained connections are read, while there are some. Clients repeat after a second.
@@ -71,9 +71,6 @@ pub(super) struct Worker {
     totals: Arc<Totals>,
     observer: Option<Arc<dyn StaleFlowObserver>>,
     attempts: AttemptTable,
-    /// A survey found drained backends that were not known. What was recorded until then may belong to the handshakes of their
-    /// connections.
-    has_learned: bool,
     /// The table of attempts failed: that was logged.
     has_failed: bool,
 }
@@ -104,18 +101,7 @@ impl Worker {
     ) -> Self {
         let attempts = AttemptTable::new(Arc::clone(&kernel));
         let state = State::default();
-        Self {
-            kernel,
-            requests,
-            state,
-            table: None,
-            seqlock,
-            totals,
-            observer,
-            attempts,
-            has_learned: false,
-            has_failed: false,
-        }
+        Self { kernel, requests, state, table: None, seqlock, totals, observer, attempts, has_failed: false }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
@@ -138,7 +124,7 @@ impl Worker {
             *total += outcome.as_ref().copied().unwrap_or_default();
             if is_survey && outcome.is_ok() {
                 let found = mem::take(&mut self.state.found);
-                self.has_learned |= self.state.drained.replace(family, protocol, found);
+                self.state.drained.replace(family, protocol, found);
             }
             match outcome {
                 Ok(0) => {}
@@ -199,12 +185,8 @@ impl Worker {
     }
 
     fn try_end_drained_flows(&mut self) -> Result<(), NetlinkError> {
-        if self.state.drained.is_empty() || self.has_learned {
-            self.attempts.remove()?;
-            self.has_learned = false;
-        }
         if self.state.drained.is_empty() {
-            return Ok(());
+            return self.attempts.remove();
         }
         self.attempts.make()?;
         for attempt in self.attempts.read()? {
@@ -288,10 +270,6 @@ impl BackgroundTask for Worker {
             let now = Instant::now();
             let is_survey = survey_after(last_survey).is_none_or(|after| now >= after);
             if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey) {
-                if is_survey {
-                    // If it finds more drained backends, attempts that were recorded before are forgotten.
-                    self.end_drained_flows();
-                }
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
@@ -310,16 +288,11 @@ impl BackgroundTask for Worker {
             }
             wake_up = self.state.wake_up(Instant::now(), last_survey);
         }
-        // Kernels before 5.12 do not remove it with its socket.
-        if let Err(error) = self.attempts.remove() {
-            tracing::warn!(%error, "the table contiv-attempts was not removed; contiv cleanup does it");
-        }
     }
 
     fn step(&mut self) -> bool {
         let is_open = self.state.handle_pending_requests(&self.requests);
         if !self.state.next.is_empty() {
-            self.end_drained_flows();
             let seqlock = Arc::clone(&self.seqlock);
             seqlock.search(|| self.search(true));
         }
@@ -347,15 +320,14 @@ impl State {
         scopes
     }
 
-    /// True for a flow to delete. A survey collects the drained ones that are not closed.
+    /// True for a flow to delete. A survey collects the drained ones.
     fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
-        let verdict = self.current.judge(flow, &self.node_ips);
-        let is_drained =
-            verdict == FlowVerdict::Drained || verdict == FlowVerdict::Right && self.drained.contains(flow);
-        if is_drained && flow.phase != Phase::Closed {
+        let judgement = self.current.judge(flow, &self.node_ips);
+        if judgement == FlowVerdict::Drained || judgement == FlowVerdict::Right && self.drained.contains(flow)
+        {
             self.found.insert(flow);
         }
-        verdict == FlowVerdict::Stale
+        judgement == FlowVerdict::Stale
     }
 
     /// True if there may be drained connections that are not known, or if it is time to see whether the known ones go on.
@@ -452,16 +424,6 @@ mod tests {
     }
 
     #[test]
-    fn survey_waits_a_hundred_times_as_long_as_the_last_took() {
-        let now = Instant::now();
-        let ms = Duration::from_millis;
-        for (took, wait) in [(1, 500), (10, 1_000), (500, 50_000), (2_500, 250_000), (10_000, 300_000)] {
-            assert_eq!(survey_after(Some((now, ms(took)))), Some(now + ms(wait)), "{took} ms");
-        }
-        assert_eq!(survey_after(None), None);
-    }
-
-    #[test]
     fn services_programmed_before_are_searched_after_a_reconciliation() {
         let (queue, requests) = sync_channel(8);
         let backend = Backend::new(([10, 0, 0, 1], 8080).into());
@@ -494,7 +456,6 @@ mod tests {
                 destination: (destination, 80).into(),
                 backend: (backend, 8080).into(),
                 is_in_use: true,
-                phase: Phase::Open,
                 identity: Identity { tuple: &[], id: &[] },
             };
             state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale
@@ -530,7 +491,6 @@ mod tests {
             destination: ([10, 96, 0, 1], 80).into(),
             backend: ([10, 0, 0, last], 8080).into(),
             is_in_use,
-            phase: Phase::Open,
             identity: Identity { tuple: &[], id: &[] },
         };
         let (now, of) = (Instant::now(), (Family::V4, Protocol::Tcp));
@@ -545,7 +505,7 @@ mod tests {
         assert!(state.is_stale(&flow(1, false)) && !state.is_stale(&flow(1, true)));
         assert!(!state.is_stale(&flow(2, true)));
         let found = mem::take(&mut state.found);
-        assert!(state.drained.replace(Family::V4, Protocol::Tcp, found));
+        state.drained.replace(Family::V4, Protocol::Tcp, found);
         assert!(state.drained.contains(&flow(1, true)) && !state.drained.contains(&flow(2, true)));
         let survey = Some((now, Duration::from_millis(10)));
         assert!(!state.needs_survey(now, survey) && state.needs_survey(now + DRAINED_INTERVAL, survey));
@@ -553,8 +513,6 @@ mod tests {
 
         // A survey for other reasons finds that its connections go on.
         assert_eq!(state.begin_search(true), [(of, Scope::All)].into());
-        let closed = Flow { phase: Phase::Closed, ..flow(1, true) };
-        assert!(!state.is_stale(&closed) && state.found.is_empty(), "a closed connection is not drained");
         assert!(!state.is_stale(&flow(1, true)) && state.found.contains(&flow(1, true)));
 
         state.handle_request(changed(&[2], &[1, 2]));
@@ -594,7 +552,6 @@ mod tests {
                     // It was never translated.
                     backend: (address, 30080).into(),
                     is_in_use: false,
-                    phase: Phase::Open,
                     identity: Identity { tuple: &[], id: &[] },
                 };
                 let is_stale = state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale;

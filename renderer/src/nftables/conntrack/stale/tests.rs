@@ -6,7 +6,7 @@ use contiv_model::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::nftables::conntrack::flow::{Identity, Phase};
+use crate::nftables::conntrack::flow::Identity;
 
 const NODE_IP: &str = "172.31.0.1";
 
@@ -38,14 +38,7 @@ fn filter(changes: &[ServiceChange]) -> StaleFlowFilter {
 
 fn flow(protocol: Protocol, destination: &str, backend: &str, is_in_use: bool) -> Flow<'static> {
     let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
-    Flow {
-        protocol,
-        destination,
-        backend,
-        is_in_use,
-        phase: Phase::Open,
-        identity: Identity { tuple: &[], id: &[] },
-    }
+    Flow { protocol, destination, backend, is_in_use, identity: Identity { tuple: &[], id: &[] } }
 }
 
 fn stale(filter: &StaleFlowFilter, flow: &Flow<'_>) -> bool {
@@ -90,8 +83,8 @@ fn flows_of_a_removed_backend_are_stale_at_every_frontend() {
     }
     // The service has no IPv6 address, so its node port has none either.
     let v6 = flow(Protocol::Udp, "[fd00::1]:30053", "[fd00::1]:30053", true);
-    let verdict = filter.judge(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()]));
-    assert_eq!(verdict, FlowVerdict::Right);
+    let judgement = filter.judge(&v6, &BTreeSet::from(["fd00::1".parse().unwrap()]));
+    assert_eq!(judgement, FlowVerdict::Right);
 }
 
 #[test]
