@@ -26,6 +26,7 @@ impl Errno {
     pub const EOVERFLOW: Self = Self(75);
     pub const ERESTART: Self = Self(85);
     pub const EOPNOTSUPP: Self = Self(95);
+    pub const EAFNOSUPPORT: Self = Self(97);
     pub const ENOBUFS: Self = Self(105);
 }
 

@@ -448,6 +448,11 @@ impl Parsed<'_> {
 
     fn nat(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
+        // The policy of the attribute has a mask, so this is checked before all others.
+        let flags = attributes.u32(expr::NAT_FLAGS)?.unwrap_or_default();
+        if flags & !NAT_RANGE_MASK != 0 {
+            return refuse(Errno::EINVAL);
+        }
         let kind = required(attributes, expr::NAT_TYPE)?;
         if !attributes.has(expr::NAT_REG_ADDR_MIN) && !attributes.has(expr::NAT_REG_PROTO_MIN) {
             return refuse(Errno::EINVAL);
@@ -463,15 +468,11 @@ impl Parsed<'_> {
         let len = match u8::try_from(family) {
             Ok(NFPROTO_IPV4) => 4,
             Ok(NFPROTO_IPV6) => 16,
-            _ => return refuse(Errno::EOPNOTSUPP),
+            _ => return refuse(Errno::EAFNOSUPPORT),
         };
         let range = |min, max, len| self.range(scope, [min, max], len);
         let address = range(expr::NAT_REG_ADDR_MIN, expr::NAT_REG_ADDR_MAX, len)?;
         let port = range(expr::NAT_REG_PROTO_MIN, expr::NAT_REG_PROTO_MAX, 2)?;
-        let flags = attributes.u32(expr::NAT_FLAGS)?.unwrap_or_default();
-        if flags & !NAT_RANGE_MASK != 0 {
-            return refuse(Errno::EOPNOTSUPP);
-        }
         let implied = u32::from(address.is_some()) | u32::from(port.is_some()) << 1;
         Ok(Expression::Nat { kind, family, address, port, flags: flags | implied })
     }
