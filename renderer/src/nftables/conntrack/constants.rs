@@ -34,8 +34,7 @@ pub(super) const FILTER_ORIG_FLAGS: u16 = 1;
 pub(super) const FILTER_PROTO_NUM: u32 = 1 << 3;
 
 pub(super) const PROTOINFO_TCP: u16 = 1;
-pub(super) const PROTOINFO_SCTP: u16 = 3;
-/// `CTA_PROTOINFO_TCP_STATE` and `CTA_PROTOINFO_SCTP_STATE`
+/// `CTA_PROTOINFO_TCP_STATE`
 pub(super) const PROTOINFO_STATE: u16 = 1;
 
 /// `IPS_SEEN_REPLY`
@@ -45,5 +44,3 @@ pub(super) const ASSURED: u32 = 1 << 2;
 
 /// `TCP_CONNTRACK_SYN_SENT`, and `TCP_CONNTRACK_SYN_SENT2` when both sides have sent one.
 pub(super) const TCP_SYN_SENT: [u8; 2] = [1, 9];
-/// `SCTP_CONNTRACK_COOKIE_WAIT` and `SCTP_CONNTRACK_COOKIE_ECHOED`
-pub(super) const SCTP_COOKIE: [u8; 2] = [2, 3];

@@ -6,8 +6,8 @@ use contiv_model::Protocol;
 
 use super::constants::{
     ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
-    PROTOINFO_SCTP, PROTOINFO_STATE, PROTOINFO_TCP, SCTP_COOKIE, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP,
-    TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
+    PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
+    TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
 
@@ -63,17 +63,14 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// True while the client repeats its first packet, or its cookie, whatever was answered: nothing is established.
+/// True while the client repeats its SYN, whatever was answered: nothing is established.
 ///
-/// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way.
+/// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way. So does an
+/// association of SCTP whose INIT was answered: the client's next packet is its cookie, which only this backend knows.
 fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
-    let state = |of| attributes.nested(PROTOINFO)?.nested(of)?.get(PROTOINFO_STATE)?.first().copied();
-    let is_one_of = |of, states: [u8; 2]| state(of).is_some_and(|state| states.contains(&state));
-    match protocol {
-        Protocol::Tcp => is_one_of(PROTOINFO_TCP, TCP_SYN_SENT),
-        Protocol::Sctp => is_one_of(PROTOINFO_SCTP, SCTP_COOKIE),
-        Protocol::Udp => false,
-    }
+    let state =
+        || attributes.nested(PROTOINFO)?.nested(PROTOINFO_TCP)?.get(PROTOINFO_STATE)?.first().copied();
+    protocol == Protocol::Tcp && state().is_some_and(|state| TCP_SYN_SENT.contains(&state))
 }
 
 /// Address and port of one end of a tuple.
@@ -91,6 +88,9 @@ fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<Sock
 mod tests {
     use super::*;
     use crate::netlink::Writer;
+
+    /// `CTA_PROTOINFO_SCTP`
+    const PROTOINFO_SCTP: u16 = 3;
 
     /// A UDP flow from 10.0.0.9:4000 to 10.96.0.1:53 with replies from 10.244.1.7:5353.
     fn flow(protocol: u8, zone: Option<u8>) -> Vec<u8> {
@@ -132,12 +132,11 @@ mod tests {
 
     #[test]
     fn answered_flow_is_in_use_once_something_is_established() {
-        // The kernel's numbers of states: `enum tcp_conntrack` and `enum sctp_conntrack`.
+        // The kernel's numbers of states: `enum tcp_conntrack` and `enum sctp_conntrack` (2 and 3: a cookie is awaited or sent).
         let in_use = [
             (6, PROTOINFO_TCP, &[2, 3, 4, 5, 6, 7, 8][..], true),
             (6, PROTOINFO_TCP, &[1, 9], false),
-            (132, PROTOINFO_SCTP, &[1, 4, 5, 6, 7, 8], true),
-            (132, PROTOINFO_SCTP, &[2, 3], false),
+            (132, PROTOINFO_SCTP, &[1, 2, 3, 4, 5, 6, 7, 8], true),
             // The state of another protocol.
             (17, PROTOINFO_TCP, &[1], true),
         ];

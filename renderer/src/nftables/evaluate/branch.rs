@@ -69,7 +69,7 @@ impl Branch {
         match flag {
             Flag::StateNew => true,
             Flag::StatusDnat => self.is_translated,
-            Flag::StateInvalid | Flag::StatusConfirmed => false,
+            Flag::StateInvalid | Flag::StatusConfirmed | Flag::StatusAssured => false,
         }
     }
 

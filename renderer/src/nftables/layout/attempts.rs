@@ -138,9 +138,11 @@ fn write_set(batch: &mut Batch, family: Family, id: u32) {
     });
 }
 
-/// `meta nfproto ipv4 tcp flags & (syn | ack) == syn ct status confirmed ct status dnat update @attempts4 { … }`
+/// `meta nfproto ipv4 tcp flags & (syn | ack) == syn ct status assured ct status dnat update @attempts4 { … }`
 ///
-/// The protocol and the flags are compared before the flow's status: other packets pay for nothing else. The first packet of a flow is not confirmed yet.
+/// The protocol and the flags are compared before the flow's status: other packets pay for nothing else. A SYN that is repeated within
+/// the handshake of its connection comes before the connection is assured. An association is assured with its last cookie, and
+/// has to end if its client repeats the INIT before; so for SCTP the flow only has to be there, which it is not at its first packet.
 fn write_rule(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
     let of = [
         Match(Field::Nfproto, Is, Constant::Family(family)),
@@ -156,8 +158,9 @@ fn write_rule(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
         mask(list, &[SYN | ACK], 0);
         compare_with(list, Is, &[SYN]);
     }
-    let is_translated = [MatchAny(&[Flag::StatusConfirmed]), MatchAny(&[Flag::StatusDnat])];
-    write_statements(&is_translated, 0, list);
+    let has_begun =
+        MatchAny(if protocol == Protocol::Sctp { &[Flag::StatusConfirmed] } else { &[Flag::StatusAssured] });
+    write_statements(&[has_begun, MatchAny(&[Flag::StatusDnat])], 0, list);
     load_key(list, &key(family), 0);
     update(list, &set_name(family), None, None);
 }

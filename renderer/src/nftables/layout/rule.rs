@@ -99,6 +99,8 @@ pub(crate) enum Flag {
     StateNew,
     /// It is not the first packet: that one has passed all hooks.
     StatusConfirmed,
+    /// Both sides have spoken as the protocol demands: the handshake is over.
+    StatusAssured,
     /// The destination is translated.
     StatusDnat,
 }
@@ -141,7 +143,7 @@ impl Flag {
     pub(super) const fn field(self) -> Field {
         match self {
             Self::StateInvalid | Self::StateNew => Field::CtState,
-            Self::StatusConfirmed | Self::StatusDnat => Field::CtStatus,
+            Self::StatusConfirmed | Self::StatusAssured | Self::StatusDnat => Field::CtStatus,
         }
     }
 
@@ -150,6 +152,7 @@ impl Flag {
             Self::StateInvalid => expr::CT_STATE_INVALID,
             Self::StateNew => expr::CT_STATE_NEW,
             Self::StatusConfirmed => expr::CT_STATUS_CONFIRMED,
+            Self::StatusAssured => expr::CT_STATUS_ASSURED,
             Self::StatusDnat => expr::CT_STATUS_DNAT,
         }
     }
@@ -161,6 +164,7 @@ impl Display for Flag {
             Self::StateInvalid => "invalid",
             Self::StateNew => "new",
             Self::StatusConfirmed => "confirmed",
+            Self::StatusAssured => "assured",
             Self::StatusDnat => "dnat",
         })
     }

@@ -175,6 +175,8 @@ pub(crate) mod expr {
     pub(crate) const CT_STATE_INVALID: u32 = 1;
     /// Bit of the connection state "new": `NF_CT_STATE_BIT(IP_CT_NEW)`.
     pub(crate) const CT_STATE_NEW: u32 = 1 << 3;
+    /// `IPS_ASSURED`: both sides have spoken as the protocol demands.
+    pub(crate) const CT_STATUS_ASSURED: u32 = 1 << 2;
     /// `IPS_CONFIRMED`: the connection's first packet has passed all hooks.
     pub(crate) const CT_STATUS_CONFIRMED: u32 = 1 << 3;
     /// `IPS_DST_NAT`

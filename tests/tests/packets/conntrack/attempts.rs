@@ -25,6 +25,10 @@ const SILENCE: &str = "add table inet silence; add chain inet silence in { type 
 const NO_RESETS: &str = "add table inet silence; add chain inet silence out { type filter hook output priority raw; }; \
                          add rule inet silence out tcp flags & (rst|fin) != 0 drop";
 
+/// Drops the first two answers to a SYN that a host receives: it repeats its SYN.
+const TWO_ANSWERS_LOST: &str = "add table inet silence; add chain inet silence in { type filter hook prerouting priority raw; }; \
+                                add rule inet silence in tcp flags & (syn|ack) == syn|ack limit rate 1/hour burst 2 packets drop";
+
 /// Runs `work` while this table is in a namespace.
 fn with_table<T>(namespace: &Namespace, table: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     namespace.exec_with_input(&["nft", "-f", "-"], table)?;
@@ -172,20 +176,38 @@ fn init_on_the_flow_of_a_removed_backend_starts_anew() -> Result<()> {
 }
 
 #[test]
-fn association_half_open_is_deleted_with_its_backend() -> Result<()> {
-    isolated("conntrack::attempts::association_half_open_is_deleted_with_its_backend", |lab| {
+fn association_half_open_stays_until_init_is_repeated() -> Result<()> {
+    isolated("conntrack::attempts::association_half_open_stays_until_init_is_repeated", |lab| {
         let mut gateway = Gateway::start(lab)?;
         // The kernel's own timeout of three seconds could end before the search.
         lab.node.exec(&["sysctl", "-qw", "net.netfilter.nf_conntrack_sctp_timeout_cookie_wait=100"])?;
         let with = |backend| service("calls", 1, Protocol::Sctp, &[backend]);
-        for (family, deletions) in Family::BOTH.into_iter().zip(1..) {
+        let has_table =
+            || lab.node.exec(&["nft", "list tables"]).is_ok_and(|tables| tables.contains("contiv-attempts"));
+        for (family, deletions) in Family::BOTH.into_iter().zip(0..) {
+            lab.node.exec(&["conntrack", "-F"])?;
             gateway.program(&[&with(&lab.pod3)])?;
+            wait_until("nothing is drained", 4 * EVENT_TIMEOUT, || !has_table())?;
             let mut session = lab.pod1.open(LabProtocol::Sctp, address(1, family))?;
-            // An INIT and its answer: the client waits for nothing more than its cookie.
+            // An INIT and its answer: the client sends its cookie next.
             assert_eq!(session.ask()?.by, "pod3");
+            let flow = gateway.flow_of(&lab.pod1, &session)?;
+            assert!(flow.is_some());
             gateway.program(&[&with(&lab.pod2)])?;
-            gateway.wait_for_deletions(deletions)?;
-            assert_eq!(session.ask()?.by, "pod2");
+            wait_until("the survey finds the flow", 2 * EVENT_TIMEOUT, has_table)?;
+            assert_eq!(
+                gateway.flow_of(&lab.pod1, &session)?,
+                flow,
+                "the cookie would reach the same backend"
+            );
+            assert_eq!(gateway.deletions(), deletions);
+            // The former backend answers too, until the flow has ended.
+            let start = Instant::now();
+            while session.ask()?.by != "pod2" {
+                assert!(start.elapsed() < CONNECT_LIMIT, "repeated INITs still reach the former backend");
+                thread::sleep(Duration::from_millis(200));
+            }
+            gateway.wait_for_deletions(deletions + 1)?;
         }
         Ok(())
     })
@@ -219,6 +241,37 @@ fn drained_connection_goes_on_beside_new_attempts() -> Result<()> {
         gateway.program(&[&service("web", 1, Protocol::Tcp, &[&lab.pod2, &lab.pod3])])?;
         wait_until("nothing is looked at any more", EVENT_TIMEOUT, || !has_table())?;
         assert_eq!(drained.ask()?.by, "pod3");
+        Ok(())
+    })
+}
+
+#[test]
+fn connection_whose_handshake_repeated_a_syn_goes_on() -> Result<()> {
+    isolated("conntrack::attempts::connection_whose_handshake_repeated_a_syn_goes_on", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        let web = |backend| service("web", 1, Protocol::Tcp, &[backend]);
+        let other = |backend| service("other", 2, Protocol::Tcp, &[backend]);
+        gateway.program(&[&web(&lab.pod2), &other(&lab.pod3)])?;
+        // Another connection is drained, so first packets are recorded.
+        let mut drained = lab.pod1.open(LabProtocol::Tcp, address(2, Family::V4))?;
+        assert_eq!(drained.ask()?.by, "pod3");
+        gateway.program(&[&web(&lab.pod2), &other(&lab.pod2)])?;
+        let has_table =
+            || lab.node.exec(&["nft", "list tables"]).is_ok_and(|tables| tables.contains("contiv-attempts"));
+        wait_until("first packets are recorded", 2 * EVENT_TIMEOUT, has_table)?;
+
+        let open = || lab.pod1.open(LabProtocol::Tcp, address(1, Family::V4));
+        let mut repeated = with_table(&lab.pod1, TWO_ANSWERS_LOST, open)?;
+        gateway.program(&[&web(&lab.pod3), &other(&lab.pod2)])?;
+        assert_eq!(repeated.ask()?.by, "pod2");
+        let before = gateway.flow_of(&lab.pod1, &repeated)?;
+        // For as long as a recorded packet counts; within that time the connection is found to be drained.
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(100));
+            assert_eq!(repeated.ask()?.by, "pod2");
+        }
+        assert_eq!(gateway.flow_of(&lab.pod1, &repeated)?, before, "the same flow");
+        assert_eq!(gateway.deletions(), 0);
         Ok(())
     })
 }
