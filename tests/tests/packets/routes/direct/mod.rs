@@ -3,6 +3,7 @@
 mod changes;
 mod delivery;
 mod others;
+mod random;
 mod shared;
 mod switch;
 
