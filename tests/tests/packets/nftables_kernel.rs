@@ -212,6 +212,42 @@ fn unneeded_chains_are_kept_until_a_resync() -> Result<()> {
     })
 }
 
+/// Each time of affinity has a chain of its own.
+#[test]
+fn many_unneeded_chains_are_removed_and_made_again() -> Result<()> {
+    isolated("nftables_kernel::many_unneeded_chains_are_removed_and_made_again", |lab| {
+        let sticky = |times: std::ops::Range<u16>| {
+            let mut snapshot = wide(&vec![1; times.len()]);
+            for (service, time) in snapshot.services.values_mut().zip(times) {
+                Arc::make_mut(service).session_affinity_timeout = 60 + u32::from(time);
+            }
+            snapshot
+        };
+        let mut renderer = Nftables::new();
+        let mut state = Snapshot::default();
+        resync(&lab.node, &mut renderer, &state)?;
+        // Chains in the kernel after a change to these times: at most 64 that no service needs are kept.
+        for (times, expected) in
+            [(0..50, 50), (50..110, 110), (0..110, 110), (0..40, 40), (30..110, 110), (0..0, 0)]
+        {
+            let next = sticky(times.clone());
+            let changes = ChangeSet::between(&state, &next);
+            lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
+            state = next;
+            let listed = lab.node.exec(&["nft", "list", "chains", "inet"])?;
+            assert_eq!(listed.matches("chain learn-v4-").count(), expected, "{times:?}");
+            assert_eq!(
+                without_unused_chains(read_elements(&lab.node)?),
+                desired_elements(&state),
+                "{times:?}"
+            );
+            let verification = lab.node.run(|| TableVerifier::new().verify(&state).map_err(unexpected))?;
+            assert!(verification.drift.is_empty(), "{times:?}: {:#?}", verification.drift);
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn cleanup_removes_only_its_own_table() -> Result<()> {
     isolated("nftables_kernel::cleanup_removes_only_its_own_table", |lab| {
