@@ -1,3 +1,5 @@
+use proptest::{collection::vec, prelude::*, sample::select};
+
 use super::*;
 
 fn path(name: &str) -> PathBuf {
@@ -64,6 +66,75 @@ fn removed_file_is_checked_after_the_grace_time() {
 fn renamed_file_is_read_and_its_old_name_checked_in_one_go() {
     let renamed = Signal::Renamed { from: path("a"), to: path("b") };
     assert_eq!(work(&[renamed]).0, ["read b", "check a"]);
+}
+
+#[test]
+fn file_removed_while_it_is_written_is_checked() {
+    use Signal::{Complete, Created, Removed, Written};
+    let check = vec!["check a".to_owned()];
+    for begin in [vec![Written(path("a"))], vec![Created(path("a")), Written(path("a"))]] {
+        let removed: Vec<Signal> = begin.iter().cloned().chain([Removed(path("a"))]).collect();
+        assert_eq!(work(&removed), (vec![], check.clone()), "{removed:?}");
+        // Its writer closes what has no name any more: there is nothing to read, and its objects must go still.
+        let mut closed = Pending::default();
+        let now = Instant::now();
+        for signal in removed.into_iter().chain([Complete(path("a"))]) {
+            closed.note(signal, now);
+        }
+        assert_eq!(words(&closed.take(now)), ["read a"]);
+        closed.note_missing(path("a"), now);
+        assert_eq!(closed.deadline(now), Some(now + REMOVAL_GRACE));
+        assert_eq!(words(&closed.take(now + REMOVAL_GRACE)), check);
+    }
+}
+
+proptest! {
+    /// What happened last to a file is never forgotten, whatever happened before and whenever plans were taken.
+    #[test]
+    fn last_event_of_file_leads_to_work(
+        events in vec((select(&["a", "b"][..]), 0..5_u8, any::<bool>()), 1..12)
+    ) {
+        let mut now = Instant::now();
+        let mut pending = Pending::default();
+        // For each file whether it is open for writing, and the work that its last event has to lead to.
+        let mut files: BTreeMap<&str, (bool, Option<String>)> = BTreeMap::new();
+        let carry_out = |pending: &mut Pending, files: &mut BTreeMap<&str, (bool, Option<String>)>, now| {
+            let done = words(&pending.take(now));
+            for (_, awaited) in files.values_mut() {
+                awaited.take_if(|awaited| done.contains(awaited));
+            }
+        };
+        for (name, kind, takes) in events {
+            let file = path(name);
+            let (is_open, awaited) = files.entry(name).or_default();
+            match kind {
+                0 => pending.note(Signal::Created(file), now),
+                1 => pending.note(Signal::Written(file), now),
+                2 => pending.note(Signal::MetadataChanged(file), now),
+                3 => pending.note(Signal::Complete(file), now),
+                _ => pending.note(Signal::Removed(file), now),
+            }
+            *awaited = match kind {
+                // Read when it is closed.
+                1 => None,
+                2 if *is_open => None,
+                2 | 3 => Some(format!("read {name}")),
+                // A new file is read when it is closed, or found by the check if it is a hard link.
+                _ => Some(format!("check {name}")),
+            };
+            *is_open = kind < 2 || kind == 2 && *is_open;
+            if takes {
+                now += REMOVAL_GRACE / 2;
+                carry_out(&mut pending, &mut files, now);
+            }
+        }
+        for _ in 0..2 {
+            now += REMOVAL_GRACE;
+            carry_out(&mut pending, &mut files, now);
+        }
+        prop_assert!(files.values().all(|(_, awaited)| awaited.is_none()), "{:?}", files);
+        prop_assert_eq!(pending.deadline(now), None);
+    }
 }
 
 #[test]
