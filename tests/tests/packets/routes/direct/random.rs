@@ -107,6 +107,7 @@ enum Target {
 
 /// The target of each address: the first of ready backends here, ready ones elsewhere, terminating ones here, and elsewhere.
 fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
+    use BackendState::{Ready, Terminating};
     let mut targets = BTreeMap::new();
     for service in state.services.values() {
         for address in service.addresses() {
@@ -120,7 +121,6 @@ fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
                 });
                 chosen.map(|backend| (ways[&backend.address], u64::from(backend.weight))).collect::<Vec<_>>()
             };
-            use BackendState::{Ready, Terminating};
             let order = [(Ready, true), (Ready, false), (Terminating, true), (Terminating, false)];
             let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|all| !all.is_empty());
             let target = match chosen {
