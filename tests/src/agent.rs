@@ -166,7 +166,7 @@ impl<'lab> Agent<'lab> {
 
     /// Whether every renderer has applied everything. If this is true after the expected state was observed, the expected state
     /// is in the kernel.
-    fn is_in_sync(&self) -> bool {
+    pub fn is_in_sync(&self) -> bool {
         let at_rest = |renderer: &Value| {
             renderer["state"] == "idle" && renderer["pending"] == "nothing" && renderer["failures"] == 0
         };

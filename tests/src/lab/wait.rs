@@ -8,7 +8,7 @@ use std::{
 use super::{LabError, Result};
 
 /// The bounds of the pause between two checks. It is a sixteenth of the time waited so far: short compared with the awaited event,
-/// while long waits leave the processor to what they wait for, and to other tests.
+/// while long waits leave the processor to what they wait for, and to other tests. A check that takes long has a pause as long.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -35,13 +35,14 @@ pub fn wait_until(event: &str, limit: Duration, mut condition: impl FnMut() -> b
 pub fn wait_for<T>(event: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
     let (start, limit) = (Instant::now(), scaled(limit));
     loop {
+        let begin = Instant::now();
         if let Some(found) = poll() {
             return Ok(found);
         }
         if start.elapsed() >= limit {
             return Err(LabError::TooLate { event: event.to_owned(), limit });
         }
-        thread::sleep(scaled(poll_interval(start.elapsed())));
+        thread::sleep(scaled(poll_interval(start.elapsed())).max(begin.elapsed()));
     }
 }
 

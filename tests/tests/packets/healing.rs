@@ -130,10 +130,13 @@ fn own_transactions_and_other_tables_cause_no_repair() -> Result<()> {
         }
         // A change so large that the agent does not listen meanwhile.
         state.write("many.yaml", &many_services(2000))?;
+        // The agent is asked, since listing thousands of elements takes the processor from it.
         wait_until("all are applied", EVENT_TIMEOUT, || {
-            let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
-            listed.is_ok_and(|listed| listed.matches(". tcp . 80").count() > 2000)
+            agent.http("GET", "/services/many/s1999").is_ok_and(|found| found.status == 200)
+                && agent.is_in_sync()
         })?;
+        let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"])?;
+        assert!(listed.matches(". tcp . 80").count() > 2000, "{listed}");
         // Tables of the same family and of another one, and a table of the same name.
         for table in ["inet neighbour", "ip contiv"] {
             for _ in 0..20 {
