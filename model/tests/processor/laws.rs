@@ -9,12 +9,12 @@ use std::{
 
 use contiv_model::{
     Backend, ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, Resync, Snapshot,
+    Processor, ProcessorConfig, Resync, Snapshot,
 };
 use proptest::prelude::*;
 
-use crate::builders::{mk_processor, mk_resync};
-use steps::{Step, steps};
+use crate::builders::mk_resync;
+use steps::{Step, config, steps};
 
 /// A simple reference model of the processor's state.
 #[derive(Debug, Default)]
@@ -62,8 +62,8 @@ impl ReferenceModel {
     }
 
     /// The snapshot of a processor that receives only the state.
-    fn snapshot(&self) -> Snapshot {
-        let mut processor = mk_processor();
+    fn snapshot(&self, config: &ProcessorConfig) -> Snapshot {
+        let mut processor = Processor::new(config.clone());
         processor.resync(mk_resync(self.objects.values().cloned()));
         processor.apply(self.events().into_iter().filter(|event| !matches!(event, Event::Put(_))));
         processor.snapshot()
@@ -124,8 +124,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn every_service_is_sound_after_any_steps(steps in steps()) {
-        let mut processor = mk_processor();
+    fn every_service_is_sound_after_any_steps(config in config(), steps in steps()) {
+        let mut processor = Processor::new(config.clone());
         for step in steps {
             apply(&mut processor, step);
         }
@@ -133,12 +133,12 @@ proptest! {
     }
 
     #[test]
-    fn random_steps_equal_a_resync_of_the_result(steps in steps()) {
-        let (mut processor, mut expected) = (mk_processor(), ReferenceModel::default());
+    fn random_steps_equal_a_resync_of_the_result(config in config(), steps in steps()) {
+        let (mut processor, mut expected) = (Processor::new(config.clone()), ReferenceModel::default());
         for step in steps {
             expected.apply(&step);
             apply(&mut processor, step);
-            prop_assert_eq!(processor.snapshot(), expected.snapshot());
+            prop_assert_eq!(processor.snapshot(), expected.snapshot(&config));
         }
         let resync = mk_resync(expected.objects.into_values());
         prop_assert!(processor.resync(resync.clone()).is_empty());
@@ -146,8 +146,8 @@ proptest! {
     }
 
     #[test]
-    fn changes_lead_from_each_snapshot_to_next(steps in steps()) {
-        let mut processor = mk_processor();
+    fn changes_lead_from_each_snapshot_to_next(config in config(), steps in steps()) {
+        let mut processor = Processor::new(config.clone());
         let mut replica = processor.snapshot();
         for step in steps {
             let changes = apply(&mut processor, step);
@@ -159,8 +159,8 @@ proptest! {
     }
 
     #[test]
-    fn merged_changes_equal_the_changes_in_sequence(steps in steps()) {
-        let mut processor = mk_processor();
+    fn merged_changes_equal_the_changes_in_sequence(config in config(), steps in steps()) {
+        let mut processor = Processor::new(config.clone());
         let first = processor.snapshot();
         let mut merged = ChangeSet::default();
         for step in steps {
@@ -178,6 +178,7 @@ proptest! {
 
     #[test]
     fn neither_order_nor_batches_show_in_result(
+        config in config(),
         steps in steps(),
         order in prop::collection::vec(any::<u32>(), 64),
         batch in 1..8_usize,
@@ -189,11 +190,11 @@ proptest! {
         let mut events: Vec<_> = expected.events().into_iter().zip(order.into_iter().cycle()).collect();
         events.sort_by_key(|(_, order)| *order);
         let events: Vec<_> = events.into_iter().map(|(event, _)| event).collect();
-        let mut processor = mk_processor();
+        let mut processor = Processor::new(config.clone());
         for batch in events.chunks(batch) {
             processor.apply(batch.to_vec());
         }
         let bytes = |snapshot: &Snapshot| serde_json::to_vec(snapshot).unwrap();
-        prop_assert_eq!(bytes(&processor.snapshot()), bytes(&expected.snapshot()));
+        prop_assert_eq!(bytes(&processor.snapshot()), bytes(&expected.snapshot(&config)));
     }
 }

@@ -7,15 +7,16 @@ use std::{
 };
 
 use contiv_model::{
-    Balance, Event, InterfaceName, LocalInterface, NodeName, Object, ObjectKey, PodId, Resync, ServiceId,
-    TrafficPolicy,
+    Balance, Event, InterfaceName, LocalDetect, LocalInterface, NodeName, NodePortAddresses, Object,
+    ObjectKey, PodId, ProcessorConfig, Resync, ServiceId, ServiceInterfaces, TrafficPolicy,
     object::{
         AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions, ServiceType,
         SliceEndpoint,
     },
 };
+use ipnetwork::IpNetwork;
 use proptest::{
-    collection::{btree_set, vec},
+    collection::{btree_map, btree_set, vec},
     option,
     prelude::*,
     sample::{select, subsequence},
@@ -46,11 +47,80 @@ fn event() -> impl Strategy<Value = Event> {
         1 => pod().prop_map(Event::DeletePod),
         1 => pod().prop_map(Event::RevertAddPod),
         1 => address_set().prop_map(Event::LocalAddresses),
-        1 => (address_set(), any::<bool>()).prop_map(|(addresses, is_physical)| {
-            let eth0 = (InterfaceName::new("eth0"), LocalInterface { addresses, is_physical, ..LocalInterface::default() });
-            Event::LocalInterfaces([eth0].into())
-        }),
+        1 => btree_map(select(&["lo", "eth0", "tap1"][..]).prop_map(InterfaceName::new), interface(), 0..3)
+            .prop_map(Event::LocalInterfaces),
     ]
+}
+
+fn interface() -> impl Strategy<Value = LocalInterface> {
+    (address_set(), address_set(), any::<[bool; 3]>(), 24..33_u8).prop_map(
+        |(addresses, route_sources, [has_ipv4_routes, has_ipv6_routes, is_physical], prefix)| {
+            LocalInterface {
+                networks: addresses.iter().filter_map(|ip| IpNetwork::new(*ip, prefix).ok()).collect(),
+                addresses,
+                route_sources,
+                has_ipv4_routes,
+                has_ipv6_routes,
+                is_physical,
+            }
+        },
+    )
+}
+
+/// Every setting, by default or not.
+pub(super) fn config() -> impl Strategy<Value = ProcessorConfig> {
+    let node_port_addresses = select(vec![
+        NodePortAddresses::Primary,
+        NodePortAddresses::All,
+        NodePortAddresses::Cluster,
+        NodePortAddresses::Within("10.1.1.0/30".parse().unwrap()),
+        NodePortAddresses::Within("fd01::/64".parse().unwrap()),
+    ]);
+    let local_detect = prop_oneof![
+        2 => Just(LocalDetect::PodCidrs),
+        1 => Just(LocalDetect::None),
+        1 => Just(LocalDetect::Interfaces(["tap*".parse().unwrap()].into())),
+    ];
+    let service_interfaces = select(vec![
+        ServiceInterfaces::Pods,
+        ServiceInterfaces::External,
+        ServiceInterfaces::Named("eth*".parse().unwrap()),
+    ]);
+    let rarely = || prop::bool::weighted(0.2);
+    (
+        (1..3_u16, address_set(), rarely(), btree_set(node_port_addresses, 1..3), rarely()),
+        (btree_set(service_interfaces, 0..2), cidrs(), rarely(), local_detect, option::weighted(0.2, zone())),
+        (ranges(&["10.0.0.0/8", "fd00::/8"]), ranges(&["10.9.0.0/16", "fd09::/64"]), rarely()),
+        (rarely(), rarely(), rarely(), rarely(), prop::bool::weighted(0.8)),
+    )
+        .prop_map(
+            |(
+                (local_endpoint_weight, node_ips, has_node_ips, node_port_addresses, node_ports_on_loopback),
+                (service_interfaces, pod_cidrs, has_pod_cidrs, local_detect, zone),
+                (non_masquerade_cidrs, service_cidrs, masquerade_all),
+                (masquerade_egress, source_ranges_on_node_ports, contiv_local_policy, route_all, route_runs),
+            )| ProcessorConfig {
+                local_endpoint_weight,
+                node_ips: if has_node_ips { node_ips } else { BTreeSet::new() },
+                node_port_addresses,
+                node_ports_on_loopback,
+                external_interfaces: BTreeSet::new(),
+                service_interfaces,
+                pod_cidrs: if has_pod_cidrs { pod_cidrs } else { BTreeSet::new() },
+                local_detect,
+                masquerade_all,
+                masquerade_egress,
+                non_masquerade_cidrs,
+                service_cidrs,
+                service_proxy_name: None,
+                zone,
+                source_ranges_on_node_ports,
+                contiv_local_policy,
+                route_runs,
+                route_all,
+                ..ProcessorConfig::new(NodeName::new(MASTER))
+            },
+        )
 }
 
 fn key() -> impl Strategy<Value = ObjectKey> {
@@ -66,11 +136,10 @@ fn object() -> impl Strategy<Value = Object> {
         2 => (pod(), address_set(), any::<bool>(), 1..3_u8).prop_map(|(id, ips, host_network, weight)| {
             contiv_model::object::Pod { id, ips, host_network, weight }.object()
         }),
-        1 => (node(), address_set(), address_set(), cidrs(), option::of(zone())).prop_map(
-            |(name, internal_ips, external_ips, pod_cidrs, zone)| {
+        1 => (node(), address_set(), address_set(), cidrs(), option::of(zone()), prop::bool::weighted(0.1)).prop_map(
+            |(name, internal_ips, external_ips, pod_cidrs, zone, is_being_deleted)| {
                 let [internal_ips, external_ips] =
                     [internal_ips, external_ips].map(|ips| ips.into_iter().collect());
-                let is_being_deleted = false;
                 contiv_model::object::Node { name, internal_ips, external_ips, pod_cidrs, zone, is_being_deleted }
                     .object()
             }
@@ -88,6 +157,7 @@ fn service() -> impl Strategy<Value = Service> {
     );
     let service_type = prop_oneof![
         8 => Just(ServiceType::ClusterIp),
+        2 => Just(ServiceType::NodePort),
         2 => Just(ServiceType::LoadBalancer),
         1 => Just(ServiceType::ExternalName),
     ];
