@@ -154,6 +154,28 @@ async fn bookmarks_advance_the_version_of_a_quiet_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn quiet_watch_is_renewed_from_its_last_bookmark() {
+    let server = ApiServer::start().unwrap();
+    server.set_bookmark_interval(Duration::from_millis(10));
+    server.limit_watches(Duration::from_millis(1100));
+    server.put(service("a", "None")).unwrap();
+    let mut events = start_feed(open(&server).await);
+    snapshot(&mut events).await;
+    // Only pods change. A server that has forgotten the versions before this one would want a list from all other watches.
+    let newest = server.put(pod("p")).unwrap();
+    assert!(put_key(&change(&mut events).await).contains("/pod/p/"));
+    server.take_requests();
+    let of_services = |request: &String| request.contains("/services?") && request.contains("watch=true");
+    let mut renewed = Vec::new();
+    // The first one after the change may still begin before a bookmark has come.
+    while renewed.len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        renewed.extend(server.take_requests().into_iter().filter(of_services));
+    }
+    assert!(renewed[1].ends_with(&format!("resourceVersion={newest}")), "{newest}: {renewed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
     let server = ApiServer::start().unwrap();
     server.put(service("web", "10.96.0.1")).unwrap();
