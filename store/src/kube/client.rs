@@ -15,7 +15,10 @@ use kube::{
     Config,
     client::{Body, ConfigExt},
 };
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 use tower::ServiceBuilder;
 use tracing::{info, warn};
 
@@ -41,6 +44,11 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long before their expiry the credentials of a plugin are renewed.
 const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_secs(30);
+/// A plugin that renews credentials is run again after this time, since requests wait for it: also where it gives some that have
+/// expired.
+const MIN_RENEWAL_PAUSE: Duration = Duration::from_secs(1);
+/// The pause doubles with each failure, up to this.
+const MAX_RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 /// The limit of an answer that is an error, or one object.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The limit of a page of a list that is read as a whole.
@@ -73,6 +81,10 @@ struct Connections {
     versions: FileVersions,
     /// When a plugin's credentials expire.
     expires_at: Option<Timestamp>,
+    /// When they may be renewed.
+    renewable_at: Instant,
+    /// The pause after the next failure to renew them.
+    renewal_pause: Duration,
 }
 
 impl std::fmt::Debug for Client {
@@ -97,7 +109,21 @@ impl Connections {
             let words = chain(&error);
             format!("{name}: {}", version_problem(&words).unwrap_or(words.as_str()))
         })?;
-        Ok(Self { client, endpoint, versions, expires_at })
+        let (renewable_at, renewal_pause) = (Instant::now() + MIN_RENEWAL_PAUSE, MIN_RENEWAL_PAUSE);
+        Ok(Self { client, endpoint, versions, expires_at, renewable_at, renewal_pause })
+    }
+
+    /// Whether a plugin's credentials expire, and may be renewed now.
+    fn needs_renewal(&self) -> bool {
+        self.expires_at.is_some_and(|expiry| Timestamp::now() + EXPIRY_MARGIN >= expiry)
+            && Instant::now() >= self.renewable_at
+    }
+
+    /// Goes on with these connections, since none could be made with these versions of the files.
+    fn keep(&mut self, versions: FileVersions) {
+        self.versions = versions;
+        self.renewable_at = Instant::now() + self.renewal_pause;
+        self.renewal_pause = (2 * self.renewal_pause).min(MAX_RENEWAL_PAUSE);
     }
 }
 
@@ -128,9 +154,8 @@ impl Client {
     pub(super) async fn current(&self) -> kube::Client {
         let mut connections = self.connections.lock().await;
         let versions = connections.versions.read_again();
-        let is_expiring =
-            connections.expires_at.is_some_and(|expiry| Timestamp::now() + EXPIRY_MARGIN >= expiry);
-        if is_expiring || versions != connections.versions {
+        let is_changed = versions != connections.versions;
+        if is_changed || connections.needs_renewal() {
             let address = &self.address;
             match Connections::prepare(address, self.upgrades).await {
                 Ok(new) if new.endpoint == self.endpoint => {
@@ -140,11 +165,12 @@ impl Client {
                 Ok(new) => {
                     let (endpoint, other) = (&self.endpoint, &new.endpoint);
                     info!(store = %address, %endpoint, %other, "another server is used after the next failure");
-                    connections.versions = versions;
+                    connections.keep(versions);
                 }
                 Err(problem) => {
-                    warn!(store = %address, problem, "changed credentials cannot be used; those before stay in use");
-                    connections.versions = versions;
+                    let what = if is_changed { "changed credentials" } else { "renewed credentials" };
+                    warn!(store = %address, problem, "{what} cannot be used; those before stay in use");
+                    connections.keep(versions);
                 }
             }
         }
@@ -286,9 +312,60 @@ fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpC
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// Connections with the credentials of a plugin that runs these commands, and appends a line to the file `runs`.
+    async fn with_plugin(folder: &Path, commands: &str) -> Client {
+        let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
+        fs::write(&plugin, format!("echo run >> {}\n{commands}", folder.join("runs").display())).unwrap();
+        let text = format!(
+            "clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:1'}}}}]
+users: [{{name: a, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [{}], interactiveMode: Never}}}}}}]
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+current-context: a
+",
+            plugin.display()
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        let address = KubeAddress { kubeconfig: Some(kubeconfig), ..KubeAddress::default() };
+        Client::connect(&address, Upgrades::None).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn plugin_is_not_run_by_each_request_with_expired_credentials() {
+        let expired = r#"echo '{"status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'"#;
+        // With the seconds after each run. Failures double them.
+        for (commands, pauses) in [
+            (expired.to_owned(), [1, 1, 1, 1]),
+            (format!("[ -e $0.first ] && exit 1; touch $0.first; {expired}"), [1, 1, 2, 4]),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut start = Instant::now();
+            let client = with_plugin(folder.path(), &commands).await;
+            for (count, pause) in (1..).zip(pauses) {
+                {
+                    let renewable_at = &mut client.connections.lock().await.renewable_at;
+                    assert!(*renewable_at >= start + Duration::from_secs(pause), "{commands}: pause {count}");
+                    // So that a slow machine is not too late.
+                    *renewable_at += MAX_RENEWAL_PAUSE;
+                }
+                for _ in 0..3 {
+                    client.current().await;
+                }
+                let runs = fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
+                assert_eq!(runs, count, "{commands}");
+                start = Instant::now();
+                client.connections.lock().await.renewable_at = start;
+                client.current().await;
+            }
+        }
+    }
+
     #[test]
     fn user_agent_names_program_version_and_system() {
-        let agent = super::user_agent();
+        let agent = user_agent();
         let agent = agent.to_str().unwrap_or_default();
         assert!(agent.starts_with("contiv/") && agent.contains(" (linux/"), "{agent}");
         assert!(!agent.contains("x86_64") && !agent.contains("aarch64"), "{agent}");
