@@ -1,9 +1,12 @@
 //! One member of an etcd cluster.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
 use super::{
@@ -12,6 +15,10 @@ use super::{
     session::{BrokenFlag, Session},
 };
 use crate::{FileVersions, StoreError};
+
+/// A new connection with changed certificates is tried again after this time, if the member could not be reached: requests wait
+/// for it.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A member of the cluster, with the connection to it.
 pub(super) struct Member {
@@ -27,6 +34,15 @@ pub(super) struct Member {
 struct OpenSession {
     session: Session,
     versions: FileVersions,
+    /// When the next attempt with changed certificates is due, after one that says nothing about them.
+    retry_at: Option<Instant>,
+}
+
+impl OpenSession {
+    /// Whether a new connection is due: the certificates have changed to these versions, and were not tried just now.
+    fn needs_other(&self, versions: &FileVersions) -> bool {
+        *versions != self.versions && self.retry_at.is_none_or(|time| Instant::now() >= time)
+    }
 }
 
 impl Member {
@@ -70,14 +86,19 @@ impl Member {
             && !self.is_broken()
         {
             let versions = open.versions.read_again();
-            if versions != open.versions {
-                open.versions = versions;
+            if open.needs_other(&versions) {
+                // Before the attempt: a request that is given up ends it.
+                open.retry_at = Some(Instant::now() + RETRY_INTERVAL);
                 match Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await {
                     Ok(session) => {
                         info!(endpoint = self.endpoint, "certificates were read again for a new connection");
-                        open.session = session;
+                        *open = OpenSession { session, versions, retry_at: None };
                     }
                     Err(error) => {
+                        // While the member cannot be reached, nothing is known about the certificates.
+                        if !matches!(error, StoreError::Unavailable { .. }) {
+                            (open.versions, open.retry_at) = (versions, None);
+                        }
                         warn!(endpoint = self.endpoint, %error, "changed certificates cannot be used; the open connection stays");
                     }
                 }
@@ -89,7 +110,7 @@ impl Member {
         let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
         self.broken.store(opened.is_err(), Ordering::Relaxed);
         let session = opened?;
-        *current = Some(OpenSession { session: session.clone(), versions });
+        *current = Some(OpenSession { session: session.clone(), versions, retry_at: None });
         Ok(session)
     }
 }

@@ -24,6 +24,8 @@ pub struct Proxy {
     task: JoinSet<()>,
     /// Whether data is forwarded.
     flows: watch::Sender<bool>,
+    /// Whether new connections are forwarded.
+    accepts: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -34,10 +36,10 @@ impl Proxy {
     pub async fn start(server: &str) -> io::Result<Self> {
         let port = ReservedPort::new()?;
         let listener = TcpListener::bind(port.address()).await?;
-        let flows = watch::Sender::new(true);
+        let [flows, accepts] = [watch::Sender::new(true), watch::Sender::new(true)];
         let mut task = JoinSet::new();
-        task.spawn(forward(listener, server.to_owned(), flows.subscribe()));
-        Ok(Self { port, server: server.to_owned(), task, flows })
+        task.spawn(forward(listener, server.to_owned(), flows.subscribe(), accepts.subscribe()));
+        Ok(Self { port, server: server.to_owned(), task, flows, accepts })
     }
 
     /// The address that clients connect to.
@@ -57,7 +59,8 @@ impl Proxy {
     pub async fn reconnect(&mut self) -> io::Result<()> {
         self.cut().await;
         let listener = TcpListener::bind(self.port.address()).await?;
-        self.task.spawn(forward(listener, self.server.clone(), self.flows.subscribe()));
+        let (flows, accepts) = (self.flows.subscribe(), self.accepts.subscribe());
+        self.task.spawn(forward(listener, self.server.clone(), flows, accepts));
         Ok(())
     }
 
@@ -70,16 +73,28 @@ impl Proxy {
     pub fn flow(&self) {
         self.flows.send_replace(true);
     }
+
+    /// Whether new connections are forwarded, or closed at once. Those that are open go on.
+    pub fn accept_connections(&self, are_accepted: bool) {
+        self.accepts.send_replace(are_accepted);
+    }
 }
 
 /// Accepts connections, and forwards them until this future is dropped with all of them.
-async fn forward(listener: TcpListener, server: String, flows: watch::Receiver<bool>) {
+async fn forward(
+    listener: TcpListener,
+    server: String,
+    flows: watch::Receiver<bool>,
+    accepts: watch::Receiver<bool>,
+) {
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { return };
-                connections.push(connect(client, &server, flows.clone()));
+                if *accepts.borrow() {
+                    connections.push(connect(client, &server, flows.clone()));
+                }
             }
             Some(()) = connections.next() => {}
         }

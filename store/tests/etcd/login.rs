@@ -14,7 +14,7 @@ use contiv_store_testing::{
 };
 use futures::StreamExt;
 use tempfile::TempDir;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const PREFIX: &str = "/vnf-agent/";
 const ROOT: &str = "--user=root:top";
@@ -263,5 +263,35 @@ async fn renewed_client_certificate_is_used_by_the_next_request() {
     store.list(PREFIX).await.unwrap();
     // Files that cannot be used leave the connection in use.
     fs::write(authority.file("client-key.pem"), "none").unwrap();
+    store.list(PREFIX).await.unwrap();
+}
+
+/// A renewal while no connection can be opened is not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_client_certificate_is_used_once_members_can_be_reached() {
+    let authority = Authority::new().unwrap();
+    let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
+    for command in
+        [&["user", "add", "client:any"][..], &["user", "grant-role", "client", "writer"], &["auth", "enable"]]
+    {
+        guarded.etcd.ctl(command).await.unwrap();
+    }
+    authority.renew_client_as("stranger").unwrap();
+    let proxy = Proxy::start(&guarded.etcd.endpoint()).await.unwrap();
+    let store = EtcdStore::new(&[proxy.endpoint()], authority.access()).unwrap();
+    let is_stranger = async || {
+        let listed = store.list(PREFIX).await;
+        matches!(&listed, Err(StoreError::Refused { reason, .. }) if reason.contains("permission denied"))
+    };
+    assert!(is_stranger().await);
+    proxy.accept_connections(false);
+    authority.renew_client().unwrap();
+    assert!(is_stranger().await, "the open connection stays in use");
+    proxy.accept_connections(true);
+    let start = Instant::now();
+    while is_stranger().await {
+        assert!(start.elapsed() < Duration::from_secs(60), "the new certificate is never used");
+        sleep(Duration::from_millis(100)).await;
+    }
     store.list(PREFIX).await.unwrap();
 }
