@@ -54,7 +54,7 @@ impl Agent {
         agent
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         get(&self.address, path).split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
