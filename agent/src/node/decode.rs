@@ -80,7 +80,9 @@ impl Decoder {
         self
     }
 
-    /// Whether the store must be listed again, so that slices can be made. False until the next time.
+    /// Whether the store must be listed again, since the first external workload came after the last list. False until the next
+    /// time. Without workloads nothing is kept of services, so which of them select it, only a list says. To keep the selectors of
+    /// all services, on every node and for stores that never have a workload, would cost more than one list.
     pub fn needs_list(&mut self) -> bool {
         match &mut self.slices {
             WorkloadSlices::Derived(slices) => slices.needs_list(),

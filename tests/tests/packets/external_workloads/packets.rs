@@ -139,6 +139,37 @@ fn external_workloads_join_pods_of_endpoints() -> Result<()> {
     })
 }
 
+/// The first workload of the store: the agent has kept nothing of the services before.
+#[test]
+fn workload_without_controller_has_a_warning_until_one_runs() -> Result<()> {
+    let test = "external_workloads::packets::workload_without_controller_has_a_warning_until_one_runs";
+    isolated(test, |lab| {
+        let etcd = Etcd::start(lab)?;
+        let _servers = Responder::start_all([&lab.client], TARGET_PORT)?;
+        for family in Family::BOTH {
+            let (pods, via) = (ranges::PODS.cidr(family), lab.node.host.address(family).to_string());
+            lab.client.exec(&["ip", "route", "add", &pods, "via", &via])?;
+        }
+        let agent = Agent::start(lab, &AgentOptions::with_store(etcd.url()))?;
+        let run = Run { lab, etcd: &etcd };
+        let binary = binary()?.display().to_string();
+        let is_warned_of = || -> Result<bool> {
+            let status = lab.node.exec(&[&binary, "status"])?;
+            Ok(status.contains("no controller has made endpoint slices of it") && status.contains("vm-1"))
+        };
+        run.contiv("apply", SERVICE)?;
+        assert!(!is_warned_of()?);
+        run.contiv("apply", &manifests(lab, "True", "False"))?;
+        wait_until("the workload is warned of", EVENT_TIMEOUT, || is_warned_of().unwrap_or(false))?;
+
+        let controller = Instance::start(lab, &lab.node, &["--enable", "external-workloads"])?;
+        run.is_served_by(&["client"])?;
+        wait_until("the warning is gone", EVENT_TIMEOUT, || !is_warned_of().unwrap_or(true))?;
+        assert!(controller.stop()?, "it ends well");
+        agent.stop().map(drop)
+    })
+}
+
 struct Run<'lab> {
     lab: &'lab Lab,
     etcd: &'lab Etcd<'lab>,
