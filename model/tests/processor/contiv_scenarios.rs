@@ -270,8 +270,13 @@ fn pods_endpoints_and_ports_may_come_and_go_in_any_order() {
     let mut more = service1();
     more.ports.push(mk_service_port("https:443/tcp"));
     processor.apply([put(more)]);
-    let expected = [&expected[..], &["443/tcp -> 10.1.1.3:8443 local", "443/tcp -> 10.2.1.1:443"]].concat();
-    assert_eq!(backends(&processor, "default/service1"), expected);
+    let https = ["443/tcp -> 10.1.1.3:8443 local", "443/tcp -> 10.2.1.1:443"];
+    assert_eq!(backends(&processor, "default/service1"), [&expected[..], &https].concat());
+
+    let mut fewer = service1();
+    fewer.ports = vec![mk_service_port("https:443/tcp")];
+    processor.apply([put(fewer)]);
+    assert_eq!(backends(&processor, "default/service1"), https);
 
     processor.apply([delete_pod("default/pod1")]);
     assert_eq!(interfaces(&processor), (vec![], vec![]));

@@ -144,18 +144,24 @@ fn affinity_is_switched_on_and_off_while_service_runs() -> Result<()> {
         |lab| vec![plain(lab)],
         |lab, state, _agent, _| {
             let web = Service::new("web", 80, &[]);
-            let address = web.address(lab, Frontend::NodePort, Family::V4);
-            let shares =
-                || Ok::<_, LabError>(lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?.len());
-            assert!(shares()? > 1);
+            let shares = |frontend| {
+                let address = web.address(lab, frontend, Family::V4);
+                Ok::<_, LabError>(lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?.len())
+            };
+            let frontends = [Frontend::ClusterIp, Frontend::NodePort, Frontend::LoadBalancer];
+            for frontend in frontends {
+                assert!(shares(frontend)? > 1, "{frontend:?}");
+            }
             for (manifest, is_sticky) in
                 [(sticky("web", 80, THREE_HOURS, &three(lab)), true), (plain(lab), false)]
             {
                 state.put_manifest(&manifest)?;
-                wait_until("the change counts", Duration::from_secs(10), || {
-                    shares().is_ok_and(|shares| (shares == 1) == is_sticky)
-                })?;
-                assert_eq!(shares()? == 1, is_sticky);
+                for frontend in frontends {
+                    wait_until(&format!("the change counts: {frontend:?}"), Duration::from_secs(10), || {
+                        shares(frontend).is_ok_and(|shares| (shares == 1) == is_sticky)
+                    })?;
+                    assert_eq!(shares(frontend)? == 1, is_sticky, "{frontend:?}");
+                }
             }
             Ok(())
         },

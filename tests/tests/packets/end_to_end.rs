@@ -1,11 +1,18 @@
 //! Behaviour that tests of Kubernetes' end-to-end suite are about, and no other test here has: see docs/conformance.md.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
-    lab::{Family, Outcome, Protocol, Responder, Result, isolated, wait_until},
+    lab::{Family, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
 };
 
 /// The time without an answer after which a packet counts as dropped. Answers take a few milliseconds.
@@ -96,6 +103,101 @@ fn load_balancer_without_node_port_gets_one_later() -> Result<()> {
         for family in Family::BOTH {
             wait_until("the node port answers", EVENT_TIMEOUT, || is_answered(Frontend::NodePort, family))?;
             assert!(is_answered(Frontend::LoadBalancer, family), "{family:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn alias_that_becomes_a_service_is_served_until_it_is_one_again() -> Result<()> {
+    isolated("end_to_end::alias_that_becomes_a_service_is_served_until_it_is_one_again", |lab| {
+        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        state.put(&web)?;
+        let served = fs::read_to_string(Path::new(&state.folder()).join("web.yaml")).unwrap();
+        let (_, slices) = served.split_once("\n---").expect("slices follow the service");
+        let alias = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\n\
+                     spec: {type: ExternalName, externalName: www.example.com}";
+        let alias = format!("{alias}\n---{slices}");
+        state.write("web.yaml", &alias)?;
+        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        let answers = |frontend| {
+            let is_answered = |(family, protocol)| {
+                let to = web.address(lab, frontend, family);
+                let outcome = lab.client.ask_within(protocol, to, NO_ANSWER_TIMEOUT);
+                outcome.is_ok_and(|outcome| matches!(outcome, Outcome::Answered { .. }))
+            };
+            let flows = Family::BOTH.into_iter().flat_map(|f| [(f, Protocol::Tcp), (f, Protocol::Udp)]);
+            flows.filter(|flow| is_answered(*flow)).count()
+        };
+        let frontends = [Frontend::ClusterIp, Frontend::NodePort];
+        for (manifest, expected) in [(&alias, 0), (&served, 4), (&alias, 0)] {
+            state.write("web.yaml", manifest)?;
+            for frontend in frontends {
+                wait_until(&format!("{expected} of 4 answer: {frontend:?}"), EVENT_TIMEOUT, || {
+                    answers(frontend) == expected
+                })?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Receives requests of this many bytes, and sends each back as a whole.
+fn serve_large(listener: &TcpListener, length: usize) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { return };
+        let mut request = vec![0; length];
+        if stream.read_exact(&mut request).is_ok() {
+            // The client says what was wrong.
+            let _ = stream.write_all(&request);
+        }
+    }
+}
+
+fn send_large(to: SocketAddr, length: usize) -> std::io::Result<bool> {
+    let request: Vec<u8> = (0..=250_u8).cycle().take(length).collect();
+    let mut stream = TcpStream::connect_timeout(&to, EVENT_TIMEOUT)?;
+    stream.set_read_timeout(Some(EVENT_TIMEOUT))?;
+    stream.write_all(&request)?;
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer)?;
+    Ok(answer == request)
+}
+
+#[test]
+fn large_requests_by_tcp_arrive_whole() -> Result<()> {
+    const LENGTH: usize = 1 << 20;
+    isolated("end_to_end::large_requests_by_tcp_arrive_whole", |lab| {
+        for (pod, family) in Family::BOTH.into_iter().flat_map(|f| [(&lab.pod1, f), (&lab.pod3, f)]) {
+            let failed = |error| LabError::system(format!("listen in {}", pod.host.name), error);
+            let listener =
+                pod.run(|| TcpListener::bind(pod.host.socket(family, TARGET_PORT)).map_err(failed))?;
+            // Ends with the process of the test.
+            thread::spawn(move || serve_large(&listener, LENGTH));
+        }
+        let state = Manifests::new(lab)?;
+        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+        state.put(&web)?;
+        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+        for (from, frontend) in [
+            (&lab.pod2, Frontend::ClusterIp),
+            (&lab.node, Frontend::ClusterIp),
+            (&lab.client, Frontend::NodePort),
+        ] {
+            for family in Family::BOTH {
+                let to = web.address(lab, frontend, family);
+                let failed = |error| LabError::system(format!("{} -> {to}", from.host.name), error);
+                // Each from a new port, so that both backends get requests.
+                for _ in 0..8 {
+                    assert!(
+                        from.run(|| send_large(to, LENGTH).map_err(failed))?,
+                        "{} -> {to}",
+                        from.host.name
+                    );
+                }
+            }
         }
         Ok(())
     })

@@ -169,9 +169,16 @@ async fn health_check_of_stored_service_follows_the_store() {
     harness.deliver(batch(10, vec![put(load_balancer("web", 31002))])).await;
     answers(address, None).await;
     answers(SocketAddr::new(ip, 31002), Some((503, 0))).await;
-    harness.deliver(batch(11, vec![put(node(loopback(22)))])).await;
+    // With policy Cluster each node may get traffic.
+    let mut with_cluster = load_balancer("web", 31002);
+    with_cluster.value = String::from_utf8_lossy(&with_cluster.value).replace("Local", "Cluster").into();
+    harness.deliver(batch(11, vec![put(with_cluster)])).await;
+    answers(SocketAddr::new(ip, 31002), None).await;
+    harness.deliver(batch(12, vec![put(load_balancer("web", 31002))])).await;
+    answers(SocketAddr::new(ip, 31002), Some((503, 0))).await;
+    harness.deliver(batch(13, vec![put(node(loopback(22)))])).await;
     answers(SocketAddr::new(ip, 31002), None).await;
     answers(SocketAddr::new(loopback(22), 31002), Some((503, 0))).await;
-    harness.deliver(batch(12, vec![delete(load_balancer("web", 31002))])).await;
+    harness.deliver(batch(14, vec![delete(load_balancer("web", 31002))])).await;
     answers(SocketAddr::new(loopback(22), 31002), None).await;
 }

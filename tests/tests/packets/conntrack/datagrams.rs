@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use contiv_model::{BackendState, ContivService, Protocol};
-use contiv_tests::lab::{Family, Lab, Namespace, Protocol as LabProtocol, Result, Session, isolated};
+use contiv_tests::lab::{Family, Lab, Namespace, Protocol as LabProtocol, Result, Session, isolated, ranges};
 
 use crate::conntrack::gateway::{Flow, Gateway, NODE_PORT, PORT, address, service};
 
@@ -20,29 +20,45 @@ fn sessions(from: &Namespace, gateway: &Gateway<'_>, frontend: SocketAddr) -> Re
     Ok(sessions)
 }
 
+/// A kind of frontend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+}
+
 fn is_behind(flow: &Flow, pod: &Namespace) -> bool {
     Family::BOTH.iter().any(|family| flow.backend == pod.host.socket(*family, PORT))
 }
 
 /// Replaces one of two backends behind a frontend and compares all flows with the expected result.
-fn replace_one_backend(lab: &Lab, family: Family, node_port: bool) -> Result<()> {
+fn replace_one_backend(lab: &Lab, family: Family, at: At) -> Result<()> {
     let mut gateway = Gateway::start(lab)?;
+    let balancer = ranges::LOAD_BALANCERS.address(family, 1);
     let with = |backends: &[&Namespace]| {
         let mut service = service("dns", 1, Protocol::Udp, backends);
-        service.ports[0].node_port = node_port.then_some(NODE_PORT);
+        match at {
+            At::ClusterIp => {}
+            At::NodePort => service.ports[0].node_port = Some(NODE_PORT),
+            At::LoadBalancer => {
+                service.external_ips = [balancer].into();
+                service.load_balancer_ips = [balancer].into();
+            }
+        }
         service
     };
-    let (from, frontend) = if node_port {
-        (&lab.client, lab.node.host.socket(family, NODE_PORT))
-    } else {
-        (&lab.pod1, address(1, family))
+    let (from, frontend) = match at {
+        At::ClusterIp => (&lab.pod1, address(1, family)),
+        At::NodePort => (&lab.client, lab.node.host.socket(family, NODE_PORT)),
+        At::LoadBalancer => (&lab.client, SocketAddr::new(balancer, PORT)),
     };
     gateway.program(&[&with(&[&lab.pod2, &lab.pod3])])?;
     let mut sessions = sessions(from, &gateway, frontend)?;
     let stale = sessions.iter().filter(|(_, flow)| is_behind(flow, &lab.pod3)).count();
     assert!(stale > 0 && stale < sessions.len(), "{stale} of {} flows go to pod3", sessions.len());
     // Directly to a host, without a service.
-    let host = if node_port { lab.node.host } else { lab.pod3.host };
+    let host = if at == At::ClusterIp { lab.pod3.host } else { lab.node.host };
     let direct = from.open(LabProtocol::Udp, host.socket(family, PORT))?;
     let unrelated = gateway.send(from, &direct)?;
 
@@ -62,21 +78,28 @@ fn replace_one_backend(lab: &Lab, family: Family, node_port: bool) -> Result<()>
 #[test]
 fn only_flows_to_removed_backend_are_deleted() -> Result<()> {
     isolated("conntrack::datagrams::only_flows_to_removed_backend_are_deleted", |lab| {
-        replace_one_backend(lab, Family::V4, false)
+        replace_one_backend(lab, Family::V4, At::ClusterIp)
     })
 }
 
 #[test]
 fn only_ipv6_flows_to_removed_backend_are_deleted() -> Result<()> {
     isolated("conntrack::datagrams::only_ipv6_flows_to_removed_backend_are_deleted", |lab| {
-        replace_one_backend(lab, Family::V6, false)
+        replace_one_backend(lab, Family::V6, At::ClusterIp)
+    })
+}
+
+#[test]
+fn only_balancer_flows_to_removed_backend_are_deleted() -> Result<()> {
+    isolated("conntrack::datagrams::only_balancer_flows_to_removed_backend_are_deleted", |lab| {
+        replace_one_backend(lab, Family::V4, At::LoadBalancer)
     })
 }
 
 #[test]
 fn only_node_port_flows_to_removed_backend_are_deleted() -> Result<()> {
     isolated("conntrack::datagrams::only_node_port_flows_to_removed_backend_are_deleted", |lab| {
-        replace_one_backend(lab, Family::V4, true)
+        replace_one_backend(lab, Family::V4, At::NodePort)
     })
 }
 
@@ -118,6 +141,21 @@ fn deleted_service_takes_its_flows_with_it() -> Result<()> {
         gateway.wait_for_deletions(1)?;
         assert_eq!(gateway.flow_of(&lab.pod1, &lost)?, None);
         assert_eq!(gateway.flow_of(&lab.pod1, &alive)?, before, "the same backend under another service");
+        Ok(())
+    })
+}
+
+#[test]
+fn datagrams_that_were_refused_reach_the_first_backend() -> Result<()> {
+    isolated("conntrack::datagrams::datagrams_that_were_refused_reach_the_first_backend", |lab| {
+        let mut gateway = Gateway::start(lab)?;
+        for family in Family::BOTH {
+            gateway.program(&[&service("dns", 1, Protocol::Udp, &[])])?;
+            let mut session = lab.pod1.open(LabProtocol::Udp, address(1, family))?;
+            assert!(session.ask().is_err(), "there is no backend");
+            gateway.program(&[&service("dns", 1, Protocol::Udp, &[&lab.pod3])])?;
+            assert_eq!(session.ask()?.by, "pod3", "from the same port");
+        }
         Ok(())
     })
 }
