@@ -30,8 +30,8 @@ const ADDRESSES: u8 = 6;
 /// Backends on other machines, each reached through a router of its own.
 const REMOTE: u8 = 4;
 
-/// A way to a backend: the router or the pod itself.
-type Way = IpAddr;
+/// The next hop to a backend: the router or the pod itself.
+type NextHop = IpAddr;
 
 /// The number `last` in a range of each family.
 fn in_range(family: Family, v4: [u8; 3], v6: u16, last: u8) -> IpAddr {
@@ -62,7 +62,7 @@ fn router(lab: &Lab, family: Family, number: u8) -> IpAddr {
 }
 
 /// The possible backends in a family, with the ways to them; none for one on the node's own network.
-fn backends(lab: &Lab, family: Family) -> Vec<(Backend, Option<Way>)> {
+fn backends(lab: &Lab, family: Family) -> Vec<(Backend, Option<NextHop>)> {
     let backend = |address: IpAddr, local| Backend { local, ..Backend::new((address, 8080).into()) };
     let pods = [&lab.pod1, &lab.pod2].map(|pod| pod.host.address(family));
     let local = pods.map(|address| (backend(address, true), Some(address)));
@@ -102,7 +102,7 @@ enum Target {
     /// The node itself.
     Own,
     /// The ways to backends, with their shares.
-    Ways(BTreeMap<Way, u64>),
+    Ways(BTreeMap<NextHop, u64>),
 }
 
 /// The target of each address: the first of ready backends here, ready ones elsewhere, terminating ones here, and elsewhere.
@@ -112,7 +112,7 @@ fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
     for service in state.services.values() {
         for address in service.addresses() {
             let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
-            let ways: BTreeMap<IpAddr, Option<Way>> =
+            let ways: BTreeMap<IpAddr, Option<NextHop>> =
                 backends(lab, family).into_iter().map(|(backend, way)| (backend.address, way)).collect();
             let of = |state, local| {
                 let all = service.ports[0].backends.iter();
@@ -205,7 +205,7 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
 
 /// Shares without what all have in common.
 fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
-    let divisor = |ways: &BTreeMap<Way, u64>| {
+    let divisor = |ways: &BTreeMap<NextHop, u64>| {
         (1..=8).rev().find(|by| ways.values().all(|share| share % by == 0)).unwrap_or(1)
     };
     let reduce = |(address, target)| match target {
