@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-model-testing", &["contiv-model", "contiv-proto"]),
@@ -42,6 +42,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("contiv-sim", &["contiv-agent", "contiv-renderer", "contiv-store", "contiv-model", "contiv-proto"]),
+    ("contiv-mutants", &[]),
     // Only the connector's registries for tests.
     ("contiv-tests", &["contiv-renderer", "contiv-connector", "contiv-store", "contiv-model"]),
     ("contiv-workload", &["contiv-renderer", "contiv-model", "contiv-proto"]),
