@@ -1,5 +1,5 @@
 //! Benchmarks of contiv: its parts beside the kernel's floor, the whole with a real etcd, and packets beside other proxies.
-//! `scripts/bench` runs all of it; `docs/performance.md` explains how each figure is measured and what limits it.
+//! `scripts/bench` runs all of it; `docs/proof/performance.md` explains how each figure is measured and what limits it.
 
 pub mod changes;
 pub mod cluster;

@@ -21,9 +21,9 @@ pub(super) struct Reference {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Page {
-    /// docs/metrics.md
+    /// docs/users/metrics.md
     Metrics,
-    /// docs/configuration.md
+    /// docs/users/configuration.md
     Configuration,
 }
 
@@ -128,7 +128,7 @@ fn metrics() -> String {
          or OpenMetrics 1.0 if requested, compressed if the client accepts it. \
          The network-programming metrics have kube-proxy's names with the prefix `contiv_`, and the labels \
          `namespace` and `service` are those of kube-state-metrics. \
-         [examples/monitoring](../examples/monitoring/) has alerts and a dashboard for them.\n\n\
+         [examples/monitoring](../../examples/monitoring/) has alerts and a dashboard for them.\n\n\
          | metric | type | meaning |\n|---|---|---|\n"
     );
     let words = |line: &str| line.splitn(4, ' ').map(str::to_owned).collect::<Vec<_>>();
@@ -181,11 +181,11 @@ fn configuration() -> anyhow::Result<String> {
          and the file the defaults. Unknown keys are errors. `--check-config` prints the effective configuration, or its errors.\n"
     );
     page.push_str(
-        "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with comments](../systemd/agent.toml), to edit.\n\n",
+        "\n## `contiv agent`\n\n`/etc/contiv/agent.toml`; [the same with comments](../../systemd/agent.toml), to edit.\n\n",
     );
     keys::<Config>(&Config::default().to_toml()?, &mut page)?;
     page.push_str(
-        "\n## `contiv controller`\n\n`/etc/contiv/controller.toml`; [the same with comments](../systemd/controller.toml), \
+        "\n## `contiv controller`\n\n`/etc/contiv/controller.toml`; [the same with comments](../../systemd/controller.toml), \
          to edit.\n\n",
     );
     keys::<ControllerConfig>(&ControllerConfig::default().to_toml()?, &mut page)?;
@@ -217,12 +217,12 @@ mod tests {
 
     #[test]
     fn reference_pages_match_the_code() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/users");
         for (name, text) in [("metrics.md", metrics()), ("configuration.md", configuration().unwrap())] {
             let stored = fs::read_to_string(docs.join(name)).unwrap();
             assert!(
                 stored == text,
-                "docs/{name} is out of date: run scripts/reference. It should be:\n{text}"
+                "docs/users/{name} is out of date: run scripts/reference. It should be:\n{text}"
             );
         }
     }

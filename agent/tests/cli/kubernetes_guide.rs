@@ -1,4 +1,4 @@
-//! The commands of docs/migration.md as they are printed, by real `kubectl` and `helm`, on a cluster of three nodes with kube-proxy:
+//! The commands of docs/users/migration.md as they are printed, by real `kubectl` and `helm`, on a cluster of three nodes with kube-proxy:
 //! an API server in memory, whose `DaemonSets` have a pod on each node that they select.
 
 use std::{
@@ -84,7 +84,7 @@ impl Migration {
     fn new(nodes: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         symlink(root().join("packaging"), folder.path().join("packaging")).unwrap();
-        let mut commands = documented_commands(&root().join("docs/migration.md"));
+        let mut commands = documented_commands(&root().join("docs/users/migration.md"));
         // All others ask an agent or the kernel of a node.
         commands.retain(|shown| {
             ["kubectl ", "helm ", "test ", "contiv migrate "]

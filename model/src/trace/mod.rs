@@ -1,6 +1,6 @@
 //! Explains where a packet goes: the effect of the desired state on one new connection.
 //!
-//! Written from the rules (kube-proxy's, and `docs/nft-layout.md` where we differ) and not from a renderer's code: renderers
+//! Written from the rules (kube-proxy's, and `docs/builders/nft-layout.md` where we differ) and not from a renderer's code: renderers
 //! are tested against this.
 
 mod delivery;

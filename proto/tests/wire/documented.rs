@@ -1,8 +1,8 @@
-//! Checks the examples of `docs/stored-data.md`.
+//! Checks the examples of `docs/builders/stored-data.md`.
 
 use contiv_proto::{Key, Kind, Object};
 
-const PAGE: &str = include_str!("../../../docs/stored-data.md");
+const PAGE: &str = include_str!("../../../docs/builders/stored-data.md");
 
 #[test]
 fn values_on_page_decode_as_objects_of_their_keys() {

@@ -1,5 +1,5 @@
 //! Field numbers never change. Binary values are listed by number by an independent reader, `protoc --decode_raw`, which knows
-//! no names; the listings follow Contiv's `.proto` files and, past Contiv's last number, `docs/stored-data.md`.
+//! no names; the listings follow Contiv's `.proto` files and, past Contiv's last number, `docs/builders/stored-data.md`.
 
 use std::{
     env,

@@ -1,6 +1,6 @@
 //! Plans the dataplane of a service. Pure: takes a service, returns ordered values.
 //!
-//! The choice of backends for each kind of traffic follows kube-proxy; `docs/nft-layout.md` has the table.
+//! The choice of backends for each kind of traffic follows kube-proxy; `docs/builders/nft-layout.md` has the table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Behaviour that tests of Kubernetes' end-to-end suite are about, and no other test here has: see docs/conformance.md.
+//! Behaviour that tests of Kubernetes' end-to-end suite are about, and no other test here has: see docs/proof/conformance.md.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
 //! Which error a client gets whose connection is not served: for each kind of refusal, frontend and client, by TCP and UDP, in
-//! both families. `docs/behaviour.md` has the table.
+//! both families. `docs/proof/behaviour.md` has the table.
 
 use std::{
     io::{self, ErrorKind},

@@ -1,4 +1,4 @@
-//! The commands of docs/getting-started.md and, within it, of the broken services of docs/operations.md, one after the other as they
+//! The commands of docs/users/getting-started.md and, within it, of the broken services of docs/users/troubleshooting.md, one after the other as they
 //! are printed. `/etc` and `/usr/share` are overlays, `sudo` and `systemctl` stand-ins; `scripts/package-test` follows the same pages in
 //! a whole Debian, where the package is installed and these are real.
 
@@ -70,12 +70,12 @@ ip route add default via 192.0.2.1
 /// The pages in the order in which they are followed: the broken services come before the service is taken away.
 fn text(root: &Path) -> Result<String> {
     let read = |name: &str| {
-        fs::read_to_string(root.join("docs").join(name))
+        fs::read_to_string(root.join("docs/users").join(name))
             .map_err(|error| LabError::system(name.to_owned(), error))
     };
-    let (page, operations) = (read("getting-started.md")?, read("operations.md")?);
+    let (page, troubleshooting) = (read("getting-started.md")?, read("troubleshooting.md")?);
     let missing = |heading: &str| LabError::Unexpected(format!("no heading {heading}"));
-    let (_, broken) = operations
+    let (_, broken) = troubleshooting
         .split_once("\n## Four broken services\n")
         .ok_or_else(|| missing("Four broken services"))?;
     let broken = broken.split("\n## ").next().unwrap_or_default();

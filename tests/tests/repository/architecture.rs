@@ -1,4 +1,4 @@
-//! Checks the dependencies between the crates as `docs/architecture.md` draws them.
+//! Checks the dependencies between the crates as `docs/builders/architecture.md` draws them.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{

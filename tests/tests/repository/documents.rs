@@ -69,43 +69,43 @@ fn rows_with_proof(text: &str) -> Vec<(usize, Vec<&str>)> {
 
 #[test]
 fn every_row_of_behaviour_table_names_tests_that_exist() {
-    assert!(check("docs/behaviour.md") > 50);
+    assert!(check("docs/proof/behaviour.md") > 50);
 }
 
 #[test]
 fn every_promise_of_reliability_names_tests_that_exist() {
-    assert!(check("docs/reliability.md") > 5);
+    assert!(check("docs/proof/reliability.md") > 5);
 }
 
 #[test]
 fn every_scenario_of_controller_names_tests_that_exist() {
-    assert!(check("docs/controllers.md") > 45);
-    assert!(check("docs/connector.md") > 15);
+    assert!(check("docs/proof/controllers.md") > 45);
+    assert!(check("docs/users/connector.md") > 15);
 }
 
 #[test]
 fn every_part_of_contivs_processor_names_tests_that_exist() {
-    assert!(check("docs/contiv.md") > 180);
+    assert!(check("docs/proof/contiv.md") > 180);
 }
 
 #[test]
 fn every_promise_of_external_workloads_names_tests_that_exist() {
-    assert!(check("docs/external-workloads.md") > 5);
+    assert!(check("docs/users/external-workloads.md") > 5);
 }
 
 #[test]
 fn every_promise_of_kubernetes_names_tests_that_exist() {
-    assert!(check("docs/kubernetes.md") > 10);
+    assert!(check("docs/users/kubernetes.md") > 10);
 }
 
 #[test]
 fn every_service_test_of_kubernetes_names_tests_that_exist() {
-    assert!(check("docs/conformance.md") > 70);
+    assert!(check("docs/proof/conformance.md") > 70);
 }
 
 #[test]
 fn every_promise_of_migration_names_tests_that_exist() {
-    assert!(check("docs/migration.md") > 5);
+    assert!(check("docs/users/migration.md") > 5);
 }
 
 /// A folder has only manifests, whose keys begin with `/vnf-agent/`: an example with other keys has nothing to do there.
@@ -159,11 +159,15 @@ fn first_paragraph(text: &str) -> &str {
 
 #[test]
 fn every_page_begins_with_its_readers() {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let shelves =
+        ["docs/users", "docs/builders", "docs/proof"].map(|shelf| fs::read_dir(root().join(shelf)).unwrap());
+    let pages = shelves.into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut pages: Vec<PathBuf> =
         pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
-    pages
-        .extend(["docs/decisions/README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page)));
+    pages.extend(
+        ["docs/README.md", "docs/decisions/README.md", "CONTRIBUTING.md", "SECURITY.md"]
+            .map(|page| root().join(page)),
+    );
     assert!(pages.len() > 20, "{pages:?}");
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();

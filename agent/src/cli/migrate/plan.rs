@@ -86,8 +86,7 @@ impl Migration {
     }
 }
 
-const HEADER: &str =
-    "# Written by `contiv migrate` from kube-proxy's configuration. All settings: docs/configuration.md\n\n";
+const HEADER: &str = "# Written by `contiv migrate` from kube-proxy's configuration. All settings: docs/users/configuration.md\n\n";
 
 /// Converts a configuration.
 pub(super) fn migrate(configuration: &Value) -> Migration {

@@ -57,7 +57,7 @@ mod tests {
     #[cfg(feature = "dns")]
     #[test]
     fn example_in_documentation_is_valid() {
-        let text = include_str!("../../../../docs/connector.md");
+        let text = include_str!("../../../../docs/users/connector.md");
         let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let config = ConnectorConfig::parse("connector.md", example).unwrap();
         assert_eq!(config.registries.len(), 3);

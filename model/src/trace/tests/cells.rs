@@ -24,7 +24,7 @@ const CELLS: [Row; 9] = [
 
 /// The differences without known pod ranges. Every client but the node itself is external then: pods reach only local backends
 /// through external policy Local, as in kube-proxy without a detector. Unlike in kube-proxy, all traffic to a cluster IP is
-/// masqueraded, so that connections from outside work (`docs/nft-layout.md`).
+/// masqueraded, so that connections from outside work (`docs/builders/nft-layout.md`).
 const CELLS_WITHOUT_POD_RANGES: [Row; 9] = [
     (POD, CLUSTER_IP, ["A m", "A m", "L m"]),
     (POD, NODE_PORT, ["A m", "L", "A m"]),

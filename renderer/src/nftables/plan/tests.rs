@@ -1,4 +1,4 @@
-//! The table of `docs/nft-layout.md`, row by row.
+//! The table of `docs/builders/nft-layout.md`, row by row.
 
 use contiv_model::{Addresses, BackendState, Protocol, ServiceId};
 

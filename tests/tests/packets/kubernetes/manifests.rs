@@ -147,10 +147,10 @@ fn key(literal: &Value) -> &str {
     literal.as_str().expect("text").split('=').next().unwrap_or_default()
 }
 
-/// The configuration in the overlay of docs/install.md for a kustomization.
+/// The configuration in the overlay of docs/users/install.md for a kustomization.
 fn documented_configuration(kustomization: &str, command: &str) -> String {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let page = fs::read_to_string(workspace.join("docs/install.md")).expect("the page");
+    let page = fs::read_to_string(workspace.join("docs/users/install.md")).expect("the page");
     let (_, rest) =
         page.split_once(&format!("packaging/kubernetes/kustomization/{kustomization}]")).expect("an overlay");
     let (_, rest) = rest.split_once("# cluster.yaml\n").expect("its values");

@@ -21,7 +21,7 @@ use super::{EVENT_TIMEOUT, options};
 
 const CONNECTIONS: usize = 100;
 
-/// As in docs/routes.md, for a node with one router.
+/// As in docs/users/routes.md, for a node with one router.
 fn node_config(node: &Host, router: &Host) -> String {
     format!(
         "router id {id};

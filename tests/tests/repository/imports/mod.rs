@@ -17,7 +17,7 @@ use self::{
 };
 use crate::workspace;
 
-/// The layers of the agent from top to bottom, as `docs/architecture.md` draws them: each module uses those of its own layer and of
+/// The layers of the agent from top to bottom, as `docs/builders/architecture.md` draws them: each module uses those of its own layer and of
 /// layers below.
 const LAYERS: &[&[&str]] = &[
     &["cli", "fuzz"],

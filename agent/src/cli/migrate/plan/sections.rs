@@ -240,11 +240,11 @@ fn detect_local(name: &str, facts: &KubeProxyFacts) -> ConvertedSetting {
 fn feature_gate(value: &Value) -> ConvertedSetting {
     match value.as_bool() {
         Some(true) => ConvertedSetting::not_needed(
-            "contiv has no feature gates: every feature is on (docs/behaviour.md)",
+            "contiv has no feature gates: every feature is on (docs/proof/behaviour.md)",
         ),
-        Some(false) => {
-            ConvertedSetting::by_hand("contiv has no feature gates: every feature is on (docs/behaviour.md)")
-        }
+        Some(false) => ConvertedSetting::by_hand(
+            "contiv has no feature gates: every feature is on (docs/proof/behaviour.md)",
+        ),
         None => ConvertedSetting::bad_value(),
     }
 }
