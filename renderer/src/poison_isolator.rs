@@ -168,7 +168,15 @@ impl<R: Renderer> PoisonIsolator<R> {
         let mut parts = vec![(changes.services.clone(), false)];
         while let Some((services, is_second_try)) = parts.pop() {
             let part = ChangeSet { services, ..ChangeSet::default() };
-            let reason = match self.inner.update(&part) {
+            let result = if is_second_try {
+                // A resync can do what an update cannot, such as enlarge a full set.
+                let mut desired = active.clone();
+                desired.apply(&part);
+                self.inner.resync(&desired)
+            } else {
+                self.inner.update(&part)
+            };
+            let reason = match result {
                 Ok(done) => {
                     add(&mut report, done);
                     active.apply(&part);

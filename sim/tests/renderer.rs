@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, task::Poll, time::Durat
 use contiv_model::{
     Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
 };
-use contiv_renderer::{RenderError, Renderer, Watch, nftables::Nftables};
+use contiv_renderer::{RenderError, Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_sim::kernel::{Connection, Errno, Fate, Fault, ForeignChange, ModelKernel, NewConnection, status};
 
 const TABLE: &str = "contiv";
@@ -138,6 +138,26 @@ fn refused_batch_does_not_change_the_kernel() {
     kernel.inject(Fault::InterruptDump);
     renderer.resync(&many).unwrap();
     assert!(kernel.forget_faults().is_empty());
+}
+
+/// A service that outgrows the declared size of a set needs a resync, which creates the set again.
+#[test]
+fn search_for_refused_services_leaves_out_none_that_needs_larger_sets() {
+    let kernel = kernel();
+    let mut renderer = PoisonIsolator::new(Nftables::on(kernel.shared()));
+    let (few, mut many) = (snapshot(2, 2), snapshot(2, 250));
+    for service in many.services.values_mut() {
+        let port = service.ports[0].clone();
+        Arc::make_mut(service).ports =
+            (80..92).map(|number| ServicePort { port: number, ..port.clone() }).collect();
+    }
+    renderer.resync(&few).unwrap();
+    // The update fails since a set is full, and the resync after it by chance: so the services are tried one after the other.
+    kernel.inject(Fault::RefuseBatch(Errno::ENOMEM));
+    kernel.inject(Fault::RefuseBatch(Errno::ENOMEM));
+    let report = renderer.update(&ChangeSet::between(&few, &many)).unwrap();
+    assert_eq!(report.rejected, []);
+    assert_matches_snapshot(&kernel, &many);
 }
 
 #[test]
