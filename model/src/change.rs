@@ -223,3 +223,31 @@ fn merge_interfaces(earlier: &mut Option<InterfaceChange>, later: Option<Interfa
         (earlier, later) => earlier.or(later),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Addresses;
+
+    fn service(ips: &[&str]) -> Arc<ContivService> {
+        let cluster_ips: Addresses = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+        Arc::new(ContivService { cluster_ips, ..ContivService::new(ServiceId::new("default", "web")) })
+    }
+
+    #[test]
+    fn changes_concern_the_families_of_services_before_and_after() {
+        let (v4, v6) = (Families { ipv4: true, ipv6: false }, Families { ipv4: false, ipv6: true });
+        let changed = |old: &[&str], new: &[&str]| {
+            let of = |ips: &[&str]| (!ips.is_empty()).then(|| service(ips));
+            let change = ServiceChange { old: of(old), new: of(new) };
+            let services = BTreeMap::from([(ServiceId::new("default", "web"), change)]);
+            ChangeSet { services, ..ChangeSet::default() }
+        };
+        assert_eq!(changed(&["10.96.0.1"], &[]).families(), v4);
+        assert_eq!(changed(&[], &["fd00::1"]).families(), v6);
+        assert_eq!(changed(&["fd00::1"], &["10.96.0.1"]).families(), Families::ALL);
+        assert_eq!(ChangeSet::default().families(), Families::ALL);
+        let with_node = ChangeSet { node: Some(NodeFacts::default()), ..changed(&["10.96.0.1"], &[]) };
+        assert_eq!(with_node.families(), Families::ALL);
+    }
+}

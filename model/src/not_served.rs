@@ -66,3 +66,21 @@ pub struct UnservedService {
     /// Its ports.
     pub ports: Vec<ServicePortSpec>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_names_what_to_look_at() {
+        for (reason, word) in [
+            (NotServed::ExternalName, "ExternalName"),
+            (NotServed::Headless, "headless"),
+            (NotServed::OtherProxy(Some("cilium".into())), "the proxy cilium"),
+            (NotServed::OtherProxy(None), "service-proxy-name of this agent"),
+            (NotServed::NoAddress, "spec.clusterIP"),
+        ] {
+            assert!(reason.to_string().contains(word), "{reason}");
+        }
+    }
+}

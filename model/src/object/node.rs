@@ -40,3 +40,27 @@ impl Node {
         of_family(true).into_iter().chain(of_family(false))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_ips_are_ipv4_then_ipv6_internal_before_external() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let host_ips = |internal: &[&str], external: &[&str]| -> Vec<IpAddr> {
+            let ips = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect();
+            let node = Node {
+                name: NodeName("n1".into()),
+                internal_ips: ips(internal),
+                external_ips: ips(external),
+                pod_cidrs: BTreeSet::new(),
+                zone: None,
+                is_being_deleted: false,
+            };
+            node.host_ips().collect()
+        };
+        assert_eq!(host_ips(&["fd00::1"], &["192.0.2.1", "fd00::2"]), [ip("192.0.2.1"), ip("fd00::1")]);
+        assert_eq!(host_ips(&["10.0.0.1", "10.0.0.2"], &["192.0.2.1"]), [ip("10.0.0.1")]);
+    }
+}

@@ -115,3 +115,58 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
         Some(message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message with this payload, unpadded.
+    fn message(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        begin_message(&mut bytes, kind, flags, sequence, 0, 0);
+        bytes.truncate(MESSAGE_HEADER);
+        bytes.extend_from_slice(payload);
+        end_message(&mut bytes, 0);
+        bytes
+    }
+
+    #[test]
+    fn messages_are_complete_if_the_last_one_is() {
+        let (padded, odd) = (message(NLMSG_DONE, 0, 1, &[0; 4]), message(NLMSG_DONE, 0, 2, &[0; 5]));
+        let both = [&padded[..], &odd].concat();
+        assert!(has_complete_messages(&padded));
+        assert!(has_complete_messages(&both), "the last one is unpadded");
+        assert!(has_complete_messages(&[&both[..], &[0; 3]].concat()), "and padded");
+        for end in
+            [0, 1, MESSAGE_HEADER - 1, MESSAGE_HEADER, padded.len() - 1, padded.len() + 3, both.len() - 1]
+        {
+            assert!(!has_complete_messages(&both[..end]) || end == padded.len(), "cut off after {end}");
+        }
+        let sequences: Vec<u32> = messages(&both).map(|message| message.sequence).collect();
+        assert_eq!(sequences, [1, 2]);
+    }
+
+    #[test]
+    fn message_of_wrong_length_ends_the_others() {
+        let mut bytes = [message(NLMSG_DONE, 0, 1, &[0; 4]), message(NLMSG_DONE, 0, 2, &[0; 4])].concat();
+        for length in [0, 15, 21] {
+            bytes[20..24].copy_from_slice(&u32::to_ne_bytes(length));
+            assert_eq!(messages(&bytes).count(), 1, "of length {length}");
+            assert!(!has_complete_messages(&bytes), "of length {length}");
+        }
+    }
+
+    #[test]
+    fn error_has_its_code_and_where_it_is_details() {
+        let mut payload = (-17_i32).to_ne_bytes().to_vec();
+        payload.extend_from_slice(&[0; MESSAGE_HEADER]);
+        let mut writer = super::super::attributes::Writer::new(&mut payload);
+        writer.text(NLMSGERR_ATTR_MSG, "no room");
+        writer.bytes(NLMSGERR_ATTR_OFFS, &28_u32.to_ne_bytes());
+        for (flags, text, offset) in [(NLM_F_ACK_TLVS, Some("no room"), Some(28)), (NLM_F_ACK, None, None)] {
+            let bytes = message(NLMSG_ERROR, flags, 1, &payload);
+            let error = messages(&bytes).next().unwrap();
+            assert_eq!((error.error_code(), error.error_text(), error.error_offset()), (-17, text, offset));
+        }
+    }
+}

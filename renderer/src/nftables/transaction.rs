@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn removed_elements_are_counted_by_set() {
+        let one =
+            |numbers: std::ops::Range<u8>| Group { remove: numbers.map(element).collect(), add: vec![] };
+        let transaction = Transaction { groups: vec![one(0..2), one(2..3)], ..Transaction::default() };
+        assert_eq!(transaction.removed(), Counts::from([(element(0).set, 3)]));
+        assert_eq!(transaction.counts(), (3, 0));
+    }
+
+    #[test]
     fn elements_packets_may_need_are_removed_late_unless_replaced() {
         let frontend = FrontendKey::node_port(Family::V4, Protocol::Tcp, 80);
         let of = |kind| Element {

@@ -199,15 +199,21 @@ pub(super) fn change_rules(
         changes.iter().map(|change| matches!(change, RouteNetlinkMessage::NewRule(_))).collect();
     let changes = changes.into_iter().map(|it| Change::Make(it.into())).collect();
     for (is_addition, result) in is_addition.into_iter().zip(change(socket, changes, report)?) {
-        match result {
-            None if is_addition => report.added += 1,
-            None => report.removed += 1,
-            Some(EEXIST | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
-            Some(ENOENT) if !is_addition => {}
-            Some(errno) => {
-                let source = std::io::Error::from_raw_os_error(errno);
-                return Err(NetlinkError::Socket { action: "change the routing rules", source });
-            }
+        count_rule(is_addition, result, report)?;
+    }
+    Ok(())
+}
+
+/// Counts a changed rule. It is no failure that the rule is already there or gone, or that the kernel lacks its family.
+fn count_rule(is_addition: bool, errno: Option<i32>, report: &mut Report) -> Result<(), NetlinkError> {
+    match errno {
+        None if is_addition => report.added += 1,
+        None => report.removed += 1,
+        Some(EEXIST | EOPNOTSUPP | EAFNOSUPPORT) if is_addition => {}
+        Some(ENOENT) if !is_addition => {}
+        Some(errno) => {
+            let source = std::io::Error::from_raw_os_error(errno);
+            return Err(NetlinkError::Socket { action: "change the routing rules", source });
         }
     }
     Ok(())
@@ -236,6 +242,21 @@ mod tests {
 
     use super::*;
     use crate::route::{kernel_route::NextHop, plan::Purpose};
+
+    #[test]
+    fn rule_that_is_there_or_gone_already_is_no_failure() {
+        let counted = |is_addition, errno| {
+            let mut report = Report::default();
+            let result = count_rule(is_addition, errno, &mut report);
+            result.ok().map(|()| (report.added, report.removed))
+        };
+        assert_eq!((counted(true, None), counted(false, None)), (Some((1, 0)), Some((0, 1))));
+        for errno in [EEXIST, EOPNOTSUPP, EAFNOSUPPORT] {
+            assert_eq!((counted(true, Some(errno)), counted(false, Some(errno))), (Some((0, 0)), None));
+        }
+        assert_eq!((counted(true, Some(ENOENT)), counted(false, Some(ENOENT))), (None, Some((0, 0))));
+        assert_eq!((counted(true, Some(EPERM)), counted(false, Some(EPERM))), (None, None));
+    }
 
     #[test]
     fn refusal_is_a_failure_only_without_a_later_notification() {

@@ -86,6 +86,7 @@ mod tests {
         let desired = rule(true, 68);
         assert!(is_ours(&desired) && is_same(&desired, &desired));
         assert_eq!(table(&desired), 68);
+        assert_eq!(desired.header.action, RuleAction::ToTable);
         assert!(!is_same(&rule(true, 69), &desired) && !is_same(&rule(false, 68), &desired));
         let direct = direct_rule(true, 68);
         assert!(is_ours(&direct) && !is_same(&direct, &desired) && !is_same(&desired, &direct));

@@ -135,6 +135,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn version_is_gone_by_code_or_by_reason() {
+        let of = |code: u16, reason: &str| {
+            let body = format!(r#"{{"kind":"Status","message":"","reason":"{reason}","code":{code}}}"#);
+            is_gone(&status(code, body.as_bytes()))
+        };
+        assert!(of(410, "") && of(500, "Expired") && of(500, "Gone"));
+        assert!(!of(404, "NotFound") && !of(500, ""));
+    }
+
+    #[test]
     fn answer_without_a_status_has_the_code_of_the_response() {
         let status_object =
             r#"{"kind":"Status","status":"Failure","message":"gone","reason":"Expired","code":410}"#;

@@ -196,6 +196,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn name_is_meant_if_a_third_of_its_letters_differ_at_most() {
+        let nearest = |name: &str, names: &[&str]| {
+            let names = names.iter().map(|&name| NodeName(name.into())).collect();
+            nearest(name, &names).map(|name| name.0.to_string())
+        };
+        assert_eq!(nearest("worker", &["marker", "wirker"]).as_deref(), Some("wirker"), "the nearest");
+        assert_eq!(nearest("worker", &["marker"]).as_deref(), Some("marker"), "two of six");
+        assert_eq!(nearest("worker", &["barber"]), None, "three of six");
+        assert_eq!(nearest("w1", &["w2"]), None, "one of two");
+        assert_eq!(nearest("w1", &["w2", "W1.example.com"]).as_deref(), Some("W1.example.com"));
+    }
+
+    #[test]
     fn host_is_the_same_with_and_without_its_domain() {
         for (one, other, expected) in [
             ("w1", "w1", true),

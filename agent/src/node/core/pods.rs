@@ -94,3 +94,6 @@ impl PodAdditions {
         finished
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -430,6 +430,15 @@ mod tests {
     }
 
     #[test]
+    fn survey_waits_in_proportion_to_what_the_last_one_cost() {
+        let (end, ms) = (Instant::now(), Duration::from_millis);
+        assert_eq!(survey_after(None), None, "the first is due at once");
+        for (took, after) in [(1, MIN_INTERVAL), (20, ms(2000)), (5000, MAX_SURVEY_INTERVAL)] {
+            assert_eq!(survey_after(Some((end, ms(took)))), Some(end + after), "after one of {took} ms");
+        }
+    }
+
+    #[test]
     fn services_programmed_before_are_searched_after_a_reconciliation() {
         let (queue, requests) = sync_channel(8);
         let backend = Backend::new(([10, 0, 0, 1], 8080).into());

@@ -104,3 +104,37 @@ fn example(object: Attributes<'_>, set: &str) -> Option<String> {
     let element = read::parse_element(Set::by_name(set)?, Attributes(first))?;
     Some(element.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(kind: u8, count: usize, example: Option<&str>) -> String {
+        ChangedObject { kind, name: "set".to_owned(), count, example: example.map(str::to_owned) }.text()
+    }
+
+    #[test]
+    fn number_of_changes_decides_plural_and_example() {
+        assert_eq!(text(msg::NEWSETELEM, 1, Some("a")), "added 1 element to set (a)");
+        assert_eq!(text(msg::DELSETELEM, 2, Some("a")), "deleted 2 elements of set (a and others)");
+        assert_eq!(text(msg::NEWSETELEM, 2, None), "added 2 elements to set");
+        assert_eq!(text(msg::NEWRULE, 1, None), "added 1 rule to chain set");
+        assert_eq!(text(msg::DELRULE, 3, None), "deleted 3 rules of chain set");
+    }
+
+    #[test]
+    fn changes_of_deleted_table_are_one_and_others_are_counted() {
+        let named = |count: usize, kind| {
+            let changed =
+                |index: usize| ChangedObject { kind, name: index.to_string(), count: 1, example: None };
+            Summary { deeds: (0..count).map(changed).collect(), index: BTreeMap::new() }
+        };
+        assert_eq!(named(0, msg::DELSET).text(), None);
+        assert_eq!(named(3, msg::DELSET).text().unwrap(), "deleted set 0, deleted set 1, deleted set 2");
+        let four = named(4, msg::DELSET).text().unwrap();
+        assert_eq!(four, "deleted set 0, deleted set 1, deleted set 2, 1 more");
+        let mut deleted = named(4, msg::DELSET);
+        deleted.deeds.extend(named(1, msg::DELTABLE).deeds);
+        assert_eq!(deleted.text().unwrap(), "deleted the table");
+    }
+}

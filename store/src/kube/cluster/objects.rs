@@ -242,6 +242,7 @@ mod tests {
         ] {
             let it = pod(&json!({}), &status);
             assert_eq!((it.state.as_str(), it.reason.as_deref()), (state, reason));
+            assert_eq!(it.is_running(), state == "Running");
         }
     }
 

@@ -92,6 +92,33 @@ fn oldest_events_go_when_too_large_newest_stays() {
 }
 
 #[test]
+fn history_as_large_as_its_limit_stays() {
+    let mut history = History::new(LARGE);
+    history.push(record(110));
+    history.push(record(111));
+    let bytes = history.bytes;
+    for (limit, kept) in [(bytes, vec![1, 2]), (bytes - 1, vec![2])] {
+        let mut history = History::new(HistoryLimits { bytes: limit, ..LARGE });
+        history.push(record(110));
+        history.push(record(111));
+        assert_eq!(numbers(&history), kept, "of {limit} bytes");
+    }
+}
+
+#[test]
+fn size_of_outcome_is_that_of_its_texts() {
+    let failed = |error: &str| Outcome::Failed { at: at(110), error: error.to_owned(), duration_ms: 1.0 };
+    assert_eq!(failed("four").size(), failed("").size() + 4);
+    let applied = |notes: &[&str]| {
+        let report =
+            Report { notes: notes.iter().map(|&note| note.to_owned()).collect(), ..Report::default() };
+        Outcome::Applied { first_seq_num: 1, at: at(110), report, duration_ms: 1.0, sent_after_ms: None }
+    };
+    let string = size_of::<String>();
+    assert_eq!(applied(&["a", "four"]).size(), applied(&[]).size() + 2 * string + 5);
+}
+
+#[test]
 fn outcome_goes_to_covered_events_with_work() {
     let mut history = history(100);
     let outcome = Outcome::Failed { at: at(110), error: "no".to_owned(), duration_ms: 1.0 };

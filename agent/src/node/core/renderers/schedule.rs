@@ -252,3 +252,22 @@ impl RendererSchedule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::core::history::Timestamps;
+
+    #[test]
+    fn renderer_is_settled_only_with_nothing_left_to_do() {
+        let now = Instant::now();
+        let ready = || RendererSchedule { is_ready: true, ..RendererSchedule::new("a".into()) };
+        assert!(ready().is_settled());
+        assert!(!RendererSchedule { is_ready: false, ..ready() }.is_settled());
+        assert!(!RendererSchedule { retry_at: Some(now), ..ready() }.is_settled());
+        let mut repaired = ready();
+        let at = Timestamps::now(Now { instant: now, time: Timestamp::UNIX_EPOCH, random: 0.0 });
+        repaired.need_resync(EventRange::one(1, at));
+        assert!(!repaired.is_settled() && repaired.has_work());
+    }
+}
