@@ -1,4 +1,4 @@
-// What scripts/bench-kube runs: an API server made of Kubernetes' own library, and clients of it.
+// What benches/bench-kube runs: an API server made of Kubernetes' own library, and clients of it.
 //
 //	kube-server server ETCD FOLDER    serves until it is stopped; writes a kubeconfig to FOLDER
 //	kube-server load KUBECONFIG N     creates N services, each with an endpoint slice

@@ -25,8 +25,8 @@ const NEED_A_KERNEL: [&str; 5] =
 
 /// Commands that are not run here, by prefix, and why: they install, stop or set something of a whole machine, build a release, or need
 /// a registry of images.
-const ELSEWHERE: [(&str, &str); 11] = [
-    ("sudo apt ", "scripts/package-test installs, upgrades and purges the package in a Debian of its own"),
+const ELSEWHERE: [(&str, &str); 13] = [
+    ("sudo apt ", "packaging/package-test installs, upgrades and purges the package in a Debian of its own"),
     ("sudo systemctl disable ", "the same, for the unit"),
     ("install target/dist/contiv ", "the same"),
     ("echo br_netfilter ", "it loads a module of the machine"),
@@ -34,12 +34,14 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("ip ", "tests/tests/packets/routes asks the kernel for the same"),
     ("cargo ", "scripts/test runs cargo; that the names exist is tested here"),
     ("scripts/", "CI and people; that they exist is tested here"),
+    ("packaging/", "the same"),
+    ("benches/", "the same"),
     (
         "curl -s -H 'Content-Type: application/json' -d '{\"namespace\"",
         "tests/tests/packets/service_interfaces.rs attaches a pod: only the interface of one is taken, which no machine must have",
     ),
     ("curl -s -X DELETE 127.0.0.1:9999/pods/", "the same detaches it"),
-    ("skopeo ", "a registry is needed; scripts/image-test unpacks the same layout"),
+    ("skopeo ", "a registry is needed; packaging/image-test unpacks the same layout"),
 ];
 
 /// Whether `tests/tests/packets/pages.rs` runs the command on a machine of its own, after those before it on the page.
@@ -56,7 +58,7 @@ fn is_elsewhere(shown: &DocumentedCommand) -> bool {
 /// Checks a command that is not run here, and describes the problem.
 fn look_at(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
-    if command.starts_with("scripts/") {
+    if ["scripts/", "packaging/", "benches/"].iter().any(|folder| command.starts_with(folder)) {
         let is_program =
             fs::metadata(root().join(words[0])).is_ok_and(|file| file.permissions().mode() & 0o111 != 0);
         return (!is_program).then(|| "there is no such script".to_owned());

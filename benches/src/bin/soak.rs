@@ -1,5 +1,5 @@
 //! `contiv-soak`: runs an agent at a constant rate of changes for a long time and samples its resource usage. See
-//! `scripts/soak`.
+//! `benches/soak`.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 

@@ -1,5 +1,5 @@
 //! The commands of docs/users/getting-started.md and, within it, of the broken services of docs/users/troubleshooting.md, one after the other as they
-//! are printed. `/etc` and `/usr/share` are overlays, `sudo` and `systemctl` stand-ins; `scripts/package-test` follows the same pages in
+//! are printed. `/etc` and `/usr/share` are overlays, `sudo` and `systemctl` stand-ins; `packaging/package-test` follows the same pages in
 //! a whole Debian, where the package is installed and these are real.
 
 use std::{

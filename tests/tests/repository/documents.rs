@@ -169,9 +169,9 @@ fn every_page_begins_with_its_readers() {
     }
 }
 
-/// The output of scripts/release-notes for a version, and whether it succeeds.
+/// The output of packaging/release-notes for a version, and whether it succeeds.
 fn release_notes(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(root().join("scripts/release-notes")).args(arguments).output().unwrap();
+    let output = Command::new(root().join("packaging/release-notes")).args(arguments).output().unwrap();
     let text = if output.status.success() { output.stdout } else { output.stderr };
     (output.status.success(), String::from_utf8(text).unwrap())
 }
@@ -198,7 +198,7 @@ fn release_notes_are_the_changelog_of_the_version_or_unreleased() {
 #[test]
 fn release_notes_of_this_version_are_same_bytes_each_time() {
     let (is_good, notes) = release_notes(&[env!("CARGO_PKG_VERSION")]);
-    assert!(is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 30, "{notes}");
+    assert!(is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 20, "{notes}");
     assert_eq!(release_notes(&[env!("CARGO_PKG_VERSION")]), (true, notes));
 }
 

@@ -1,4 +1,4 @@
-//! Replaces one backend among a thousand services under callgrind: `scripts/instructions` counts the instructions of the two
+//! Replaces one backend among a thousand services under callgrind: `benches/instructions` counts the instructions of the two
 //! functions below and their callees. The counts do not depend on the machine's load, so a test can check them.
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
 //! The manifests of `packaging/kubernetes/kustomization`: what their pods may do, and that contiv takes the documented configurations.
-//! That they fit the schemas of Kubernetes is tested by `scripts/manifests --check`.
+//! That they fit the schemas of Kubernetes is tested by `packaging/manifests --check`.
 #![expect(clippy::expect_used, reason = "what is not as expected fails the test")]
 
 use std::{
