@@ -27,7 +27,9 @@ fn workflow_of_tests_calls_the_script() {
 #[test]
 fn workflow_of_releases_builds_every_part() {
     let workflow = read(".github/workflows/release.yml");
-    for part in ["packaging/package", "arch: amd64", "arch: arm64", "packaging/image", ".cdx.json", "sha256sum"] {
+    for part in
+        ["packaging/package", "arch: amd64", "arch: arm64", "packaging/image", ".cdx.json", "sha256sum"]
+    {
         assert!(workflow.contains(part), "{part}");
     }
 }
