@@ -242,9 +242,8 @@ async fn user_counts_and_not_one_that_certificate_names() {
     assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
 }
 
-/// Without a user etcd takes the common name of the connection's certificate for one.
-#[tokio::test(flavor = "multi_thread")]
-async fn renewed_client_certificate_is_used_by_the_next_request() {
+/// An etcd whose user `client` may write. Without a user it takes the common name of the connection's certificate for one.
+async fn with_users_of_certificates() -> (Authority, SecuredEtcd) {
     let authority = Authority::new().unwrap();
     let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
     for command in
@@ -252,6 +251,12 @@ async fn renewed_client_certificate_is_used_by_the_next_request() {
     {
         guarded.etcd.ctl(command).await.unwrap();
     }
+    (authority, guarded)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_client_certificate_is_used_by_the_next_request() {
+    let (authority, guarded) = with_users_of_certificates().await;
     authority.renew_client_as("stranger").unwrap();
     let store = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
     let error = store.list(PREFIX).await.unwrap_err();
@@ -269,13 +274,7 @@ async fn renewed_client_certificate_is_used_by_the_next_request() {
 /// A renewal while no connection can be opened is not forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewed_client_certificate_is_used_once_members_can_be_reached() {
-    let authority = Authority::new().unwrap();
-    let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
-    for command in
-        [&["user", "add", "client:any"][..], &["user", "grant-role", "client", "writer"], &["auth", "enable"]]
-    {
-        guarded.etcd.ctl(command).await.unwrap();
-    }
+    let (authority, guarded) = with_users_of_certificates().await;
     authority.renew_client_as("stranger").unwrap();
     let proxy = Proxy::start(&guarded.etcd.endpoint()).await.unwrap();
     let store = EtcdStore::new(&[proxy.endpoint()], authority.access()).unwrap();

@@ -61,7 +61,7 @@ fn router(lab: &Lab, family: Family, number: u8) -> IpAddr {
     }
 }
 
-/// The possible backends in a family, with the ways to them; none for one on the node's own network.
+/// The possible backends in a family, with the next hops to them; none for one on the node's own network.
 fn backends(lab: &Lab, family: Family) -> Vec<(Backend, Option<NextHop>)> {
     let backend = |address: IpAddr, local| Backend { local, ..Backend::new((address, 8080).into()) };
     let pods = [&lab.pod1, &lab.pod2].map(|pod| pod.host.address(family));
@@ -101,8 +101,8 @@ enum Target {
     Unreachable,
     /// The node itself.
     Own,
-    /// The ways to backends, with their shares.
-    Ways(BTreeMap<NextHop, u64>),
+    /// The next hops to backends, with their shares.
+    NextHops(BTreeMap<NextHop, u64>),
 }
 
 /// The target of each address: the first of ready backends here, ready ones elsewhere, terminating ones here, and elsewhere.
@@ -112,23 +112,29 @@ fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
     for service in state.services.values() {
         for address in service.addresses() {
             let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
-            let ways: BTreeMap<IpAddr, Option<NextHop>> =
-                backends(lab, family).into_iter().map(|(backend, way)| (backend.address, way)).collect();
+            let next_hops: BTreeMap<IpAddr, Option<NextHop>> = backends(lab, family)
+                .into_iter()
+                .map(|(backend, next_hop)| (backend.address, next_hop))
+                .collect();
             let of = |state, local| {
                 let all = service.ports[0].backends.iter();
                 let chosen = all.filter(|backend| {
-                    backend.state == state && backend.local == local && ways.contains_key(&backend.address)
+                    backend.state == state
+                        && backend.local == local
+                        && next_hops.contains_key(&backend.address)
                 });
-                chosen.map(|backend| (ways[&backend.address], u64::from(backend.weight))).collect::<Vec<_>>()
+                chosen
+                    .map(|backend| (next_hops[&backend.address], u64::from(backend.weight)))
+                    .collect::<Vec<_>>()
             };
             let order = [(Ready, true), (Ready, false), (Terminating, true), (Terminating, false)];
             let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|all| !all.is_empty());
             let target = match chosen {
                 None => Target::Unreachable,
-                Some(all) if all.iter().any(|(way, _)| way.is_none()) => Target::Own,
-                Some(all) => {
-                    Target::Ways(all.into_iter().filter_map(|(way, weight)| Some((way?, weight))).collect())
-                }
+                Some(all) if all.iter().any(|(next_hop, _)| next_hop.is_none()) => Target::Own,
+                Some(all) => Target::NextHops(
+                    all.into_iter().filter_map(|(next_hop, weight)| Some((next_hop?, weight))).collect(),
+                ),
             };
             targets.insert(address, target);
         }
@@ -159,7 +165,7 @@ fn ids(objects: &[Value]) -> Vec<u64> {
 fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
     let all = listed(node, &["nexthop", "show", "proto", "67"])?;
     let (groups, hops): (Vec<_>, Vec<_>) = all.into_iter().partition(|object| object["group"].is_array());
-    let way = |id: u64| {
+    let next_hop = |id: u64| {
         let hop = hops.iter().find(|hop| hop["id"] == id);
         hop.and_then(|hop| hop["gateway"].as_str()?.parse::<IpAddr>().ok())
     };
@@ -174,15 +180,15 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
                     used_groups.insert(id);
                     let group = groups.iter().find(|group| group["id"] == id);
                     let members = group.and_then(|group| group["group"].as_array());
-                    let mut ways = BTreeMap::new();
+                    let mut next_hops = BTreeMap::new();
                     for member in members.into_iter().flatten() {
                         let id = member["id"].as_u64().unwrap_or_default();
                         used_hops.insert(id);
-                        let way = way(id).ok_or_else(|| unexpected(format!("no next hop {id}")))?;
+                        let next_hop = next_hop(id).ok_or_else(|| unexpected(format!("no next hop {id}")))?;
                         // A resilient group has each next hop twice.
-                        ways.insert(way, member["weight"].as_u64().unwrap_or(1));
+                        next_hops.insert(next_hop, member["weight"].as_u64().unwrap_or(1));
                     }
-                    Target::Ways(ways)
+                    Target::NextHops(next_hops)
                 }
                 (None, Some("unreachable")) => Target::Unreachable,
                 (None, Some("local")) => Target::Own,
@@ -205,13 +211,18 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
 
 /// Shares without what all have in common.
 fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
-    let divisor = |ways: &BTreeMap<NextHop, u64>| {
-        (1..=8).rev().find(|by| ways.values().all(|share| share % by == 0)).unwrap_or(1)
+    let divisor = |next_hops: &BTreeMap<NextHop, u64>| {
+        (1..=8).rev().find(|by| next_hops.values().all(|share| share % by == 0)).unwrap_or(1)
     };
     let reduce = |(address, target)| match target {
-        Target::Ways(ways) => {
-            let by = divisor(&ways);
-            (address, Target::Ways(ways.into_iter().map(|(way, share)| (way, share / by)).collect()))
+        Target::NextHops(next_hops) => {
+            let by = divisor(&next_hops);
+            (
+                address,
+                Target::NextHops(
+                    next_hops.into_iter().map(|(next_hop, share)| (next_hop, share / by)).collect(),
+                ),
+            )
         }
         other => (address, other),
     };
@@ -221,8 +232,8 @@ fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
 /// Gives the node a route to each backend on another machine.
 fn add_routes(lab: &Lab) -> Result<()> {
     for family in Family::BOTH {
-        for (backend, way) in backends(lab, family).into_iter().filter(|(backend, _)| !backend.local) {
-            let (to, via) = (backend.address.to_string(), way.unwrap_or(backend.address).to_string());
+        for (backend, next_hop) in backends(lab, family).into_iter().filter(|(backend, _)| !backend.local) {
+            let (to, via) = (backend.address.to_string(), next_hop.unwrap_or(backend.address).to_string());
             lab.node.exec(&["ip", "route", "add", &to, "via", &via, "dev", "eth0"])?;
         }
     }
