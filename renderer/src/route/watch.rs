@@ -237,10 +237,11 @@ mod tests {
         address::{AddressAttribute, AddressMessage},
         link::LinkMessage,
         route::RouteProtocol,
+        rule::{RuleAttribute, RuleMessage},
     };
 
     use super::*;
-    use crate::route::kernel_route::KernelRoute;
+    use crate::route::{kernel_route::KernelRoute, nexthop::NexthopMessage};
 
     fn watched() -> WatchedObjects {
         let source = "192.0.2.1".parse().unwrap();
@@ -248,48 +249,99 @@ mod tests {
         WatchedObjects::new(&RouteOptions::default(), links)
     }
 
-    fn pending(message: &RouteNetlinkMessage) -> Option<String> {
-        describe_relevant(&message.clone().into(), &watched(), &mut BTreeMap::new())
+    fn route(table: u32, protocol: RouteProtocol, address: &str) -> RouteMessage {
+        let address = address.parse().unwrap();
+        let mut message = KernelRoute { table, address, next_hop: NextHop::Blackhole }.message();
+        message.header.protocol = protocol;
+        message
     }
 
-    #[test]
-    fn only_routes_and_rules_of_our_tables_matter() {
-        let route = |table, protocol| {
-            let address = "198.51.100.1".parse().unwrap();
-            let mut message = KernelRoute { table, address, next_hop: NextHop::Blackhole }.message();
-            message.header.protocol = protocol;
-            RouteNetlinkMessage::DelRoute(message)
-        };
-        let of_table_67 = pending(&route(67, RouteProtocol::Static)).unwrap();
-        assert_eq!(of_table_67, "deleted the route to 198.51.100.1 in table 67");
-        assert_eq!(pending(&route(254, RouteProtocol::Static)), None);
-        // A route with our protocol number is ours in any table.
-        assert!(pending(&route(254, RouteProtocol::Other(kernel_route::PROTOCOL))).is_some());
-        assert!(pending(&RouteNetlinkMessage::DelRule(kernel_rule::rule(true, 68))).is_some());
+    fn rule(table: u32, is_ours: bool) -> RuleMessage {
+        let mut rule = kernel_rule::rule(true, table);
+        rule.attributes.retain(|attribute| is_ours || !matches!(attribute, RuleAttribute::Protocol(_)));
+        rule
     }
 
+    fn address(text: &str) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
+        message
+    }
+
+    fn link(index: u32, flags: LinkFlags) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        (message.header.index, message.header.flags) = (index, flags);
+        message
+    }
+
+    /// Each kind: about something that the renderer depends on, and about something else.
     #[test]
-    fn rule_change_matters_only_by_source_address() {
-        let address = |text: &str| {
-            let mut message = AddressMessage::default();
-            message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
-            RouteNetlinkMessage::NewAddress(message)
+    fn notification_is_described_if_the_renderer_depends_on_it() {
+        use RouteNetlinkMessage::{
+            DelAddress, DelLink, DelRoute, DelRule, NewAddress, NewLink, NewRoute, NewRule,
         };
-        assert!(pending(&address("192.0.2.1")).is_some());
-        assert_eq!(pending(&address("192.0.2.2")), None);
+        const OURS: RouteProtocol = RouteProtocol::Other(kernel_route::PROTOCOL);
+        const STATIC: RouteProtocol = RouteProtocol::Static;
+        let watched = WatchedObjects { backends: ["10.1.2.3".parse().unwrap()].into(), ..watched() };
+        let nexthop =
+            |action, is_ours| Message::from(NexthopMessage { action, is_ours, id: 5, nexthop: None });
+        let cases: [(Message, Option<&str>); 19] = [
+            (NewRoute(route(67, STATIC, "10.1.2.4")).into(), Some("added the route to 10.1.2.4 in table 67")),
+            (
+                DelRoute(route(67, STATIC, "10.1.2.4")).into(),
+                Some("deleted the route to 10.1.2.4 in table 67"),
+            ),
+            // With our protocol number it is ours in any table.
+            (
+                DelRoute(route(254, OURS, "10.1.2.4")).into(),
+                Some("deleted the route to 10.1.2.4 in table 254"),
+            ),
+            // To a backend.
+            (
+                NewRoute(route(254, STATIC, "10.1.2.3")).into(),
+                Some("added the route to 10.1.2.3 in table 254"),
+            ),
+            (NewRoute(route(254, STATIC, "10.1.2.4")).into(), None),
+            (NewRule(rule(68, false)).into(), Some("changed a routing rule for table 68")),
+            (DelRule(rule(254, true)).into(), Some("changed a routing rule for table 254")),
+            (DelRule(rule(254, false)).into(), None),
+            (NewAddress(address("192.0.2.1")).into(), Some("changed the address 192.0.2.1 of this node")),
+            (DelAddress(address("192.0.2.1")).into(), Some("changed the address 192.0.2.1 of this node")),
+            (DelAddress(address("192.0.2.2")).into(), None),
+            (NewLink(link(7, LinkFlags::Up)).into(), Some("set the interface 7 up")),
+            (NewLink(link(8, LinkFlags::Up)).into(), None),
+            (DelLink(link(7, LinkFlags::Up)).into(), Some("removed the interface 7")),
+            (DelLink(link(8, LinkFlags::Up)).into(), None),
+            (nexthop(Action::New, true), Some("changed the next hop 5")),
+            (nexthop(Action::Delete, true), Some("deleted the next hop 5")),
+            (nexthop(Action::New, false), None),
+            (nexthop(Action::Delete, false), None),
+        ];
+        for (message, expected) in cases {
+            let described = describe_relevant(&message, &watched, &mut BTreeMap::new());
+            assert_eq!(described.as_deref(), expected, "{message:?}");
+        }
+    }
+
+    /// Its last state is forgotten with it.
+    #[test]
+    fn link_that_returns_is_described_although_it_is_up_as_before() {
+        let (watched, mut is_up) = (watched(), BTreeMap::new());
+        let mut described =
+            |message: RouteNetlinkMessage| describe_relevant(&message.into(), &watched, &mut is_up).is_some();
+        let link = || link(7, LinkFlags::Up);
+        assert!(described(RouteNetlinkMessage::NewLink(link())));
+        assert!(described(RouteNetlinkMessage::DelLink(link())));
+        assert!(described(RouteNetlinkMessage::NewLink(link())));
     }
 
     #[test]
     fn link_matters_only_when_used_and_going_up_or_down() {
-        let link = |index, flags| {
-            let mut message = LinkMessage::default();
-            message.header.index = index;
-            message.header.flags = flags;
-            Message::from(RouteNetlinkMessage::NewLink(message))
-        };
         let (watched, mut is_up) = (watched(), BTreeMap::new());
-        let mut pending =
-            |index, flags| describe_relevant(&link(index, flags), &watched, &mut is_up).is_some();
+        let mut pending = |index, flags| {
+            let message = RouteNetlinkMessage::NewLink(link(index, flags)).into();
+            describe_relevant(&message, &watched, &mut is_up).is_some()
+        };
         assert!(!pending(8, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::Up));

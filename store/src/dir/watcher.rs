@@ -116,7 +116,6 @@ impl Watcher {
             (Watched::Target(paths), _) if mask.contains(EventMask::CLOSE_WRITE) => {
                 return paths.iter().cloned().map(Signal::Complete).collect();
             }
-            (Watched::Target(_), _) if mask.contains(EventMask::IGNORED) => None,
             (Watched::Target(_), _) => Some(Signal::FoldersMayHaveChanged),
             (Watched::Parent, name) => {
                 (name.is_some() && name == self.root_name).then_some(Signal::FoldersMayHaveChanged)

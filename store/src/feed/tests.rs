@@ -292,6 +292,24 @@ async fn pauses_grow_while_store_is_down() {
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(1)));
 }
 
+/// A watch that opens and fails at once is no success.
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_only_while_watches_are_short() {
+    for (duration, grows) in [(Duration::from_secs(4), true), (HEALTHY_DURATION, false)] {
+        let (mut stage, mut watch) = Stage::watching().await;
+        let mut pause = Duration::ZERO;
+        for _ in 0..15 {
+            tokio::time::sleep(duration).await;
+            watch.send(Err(lost())).unwrap();
+            let end = Instant::now();
+            watch = stage.answer_watch(5).await;
+            pause = end.elapsed();
+        }
+        assert_eq!(pause > Duration::from_secs(2), grows, "{pause:?} after each {duration:?}");
+        assert_eq!(pause < Duration::from_millis(100), !grows, "{pause:?} after each {duration:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn missed_changes_make_it_list_again_without_outage() {
     let (mut stage, watch) = Stage::watching().await;

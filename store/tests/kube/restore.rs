@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use contiv_store::StoreError;
+
 use super::*;
 
 /// The events until the next list, and that list.
@@ -99,6 +101,27 @@ async fn restored_server_is_noticed_when_the_watch_is_renewed() {
     let (before, listed) = until_listed(&mut events).await;
     assert!(is_replaced(&before), "{before:?}");
     assert_eq!(keys(&listed), [key("a")]);
+}
+
+/// Only a server with another history may be older than what was seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn list_older_than_seen_is_refused_after_other_failures_too() {
+    let server = ApiServer::start().unwrap();
+    server.put(service("a", "None")).unwrap();
+    let backup = server.back_up();
+    server.put(service("b", "None")).unwrap();
+    let store = open(&server).await;
+    store.list(ROOT).await.unwrap();
+    let unknown = store.watch(ROOT, 99).await.err();
+    assert!(matches!(unknown, Some(StoreError::Compacted { .. })), "{unknown:?}");
+    server.ask_for_pause(Some(1));
+    server.fail_next(1, 429);
+    let busy = store.list(ROOT).await.unwrap_err();
+    assert!(matches!(busy, StoreError::Busy { .. }), "{busy}");
+    server.restore(backup);
+    let error = store.list(ROOT).await.unwrap_err();
+    assert!(matches!(error, StoreError::Rewound { .. }), "{error}");
+    assert_eq!(keys(&store.list(ROOT).await.unwrap()), [key("a")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

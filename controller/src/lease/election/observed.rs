@@ -84,11 +84,34 @@ mod tests {
         assert!(observed.is_gone(5), "it is another one now");
     }
 
+    /// By a list and by changes, with the other key before and after it.
     #[test]
     fn keys_with_a_common_prefix_are_different() {
-        let mut observed = ObservedKey::new("/e");
-        observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }));
-        observed.on_event(FeedEvent::Changed(Batch { revision: 2, changes: vec![put(2, "/e2")] }));
-        assert!(observed.is_absent());
+        let entry = |(revision, key)| match put(revision, key) {
+            Change::Put(entry) => entry,
+            Change::Delete { .. } => unreachable!(),
+        };
+        for (keys, revision) in [
+            (vec![(2, "/e2")], None),
+            (vec![(2, "/e2"), (3, "/e")], Some(3)),
+            (vec![(2, "/e"), (3, "/e2")], Some(2)),
+        ] {
+            let entries = keys.iter().copied().map(entry).collect();
+            let changes = keys.iter().map(|&(revision, key)| put(revision, key)).collect();
+            for events in [
+                vec![FeedEvent::Snapshot(Snapshot { revision: 3, entries, ..Snapshot::default() })],
+                vec![
+                    FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }),
+                    FeedEvent::Changed(Batch { revision: 3, changes }),
+                ],
+            ] {
+                let mut observed = ObservedKey::new("/e");
+                for event in events {
+                    observed.on_event(event);
+                }
+                assert_eq!(observed.create_revision_of("me"), revision, "{keys:?}");
+                assert_eq!(observed.is_absent(), revision.is_none(), "{keys:?}");
+            }
+        }
     }
 }

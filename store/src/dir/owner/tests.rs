@@ -67,3 +67,45 @@ async fn file_being_replaced_during_rescan_keeps_its_objects() {
     assert_eq!(count(&owner), 2);
     assert!(owner.folder.snapshot("/").problems.is_empty());
 }
+
+/// With its close the overflow may have lost that it was written.
+#[tokio::test(start_paused = true)]
+async fn file_replaced_by_empty_one_with_events_lost_is_forgotten() {
+    let root = TempDir::new().unwrap();
+    let path = root.path().join("web.yaml");
+    fs::write(&path, WEB).unwrap();
+    let (_commands, receiver) = mpsc::channel(1);
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let _writer = fs::File::create(&path).unwrap();
+    note_all(&mut owner.watcher, &mut owner.pending).await;
+    owner.pending.note(Signal::EventsLost, Instant::now());
+    owner.work(false).await;
+    assert_eq!(count(&owner), 1, "it may be written yet");
+    for _ in 0..2 {
+        let due = owner.pending.deadline(Instant::now()).or(owner.emptied().map(|(_, until)| until).next());
+        advance(due.expect("it is read again later").duration_since(Instant::now())).await;
+        owner.work(false).await;
+    }
+    assert_eq!(count(&owner), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_folder_is_looked_for_again_after_a_pause() {
+    let outer = TempDir::new().unwrap();
+    let root = outer.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("web.yaml"), WEB).unwrap();
+    let (_commands, receiver) = mpsc::channel(1);
+    let mut owner = Owner::open(&root, DirOptions::default(), receiver).await.unwrap();
+    fs::remove_dir_all(&root).unwrap();
+    owner.work(true).await;
+    assert_eq!(count(&owner), 1, "its last state stays");
+    fs::create_dir(&root).unwrap();
+    // Nothing is due yet: the thread would never sleep.
+    owner.work(false).await;
+    assert_eq!(count(&owner), 1);
+    advance(owner.retry.expect("it is looked for again").duration_since(Instant::now())).await;
+    owner.work(false).await;
+    assert_eq!((count(&owner), owner.retry), (0, None));
+}
