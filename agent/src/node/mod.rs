@@ -25,6 +25,8 @@ pub mod core;
 pub mod decode;
 mod driver;
 mod inputs;
+#[cfg(test)]
+mod logged;
 pub mod message;
 mod outputs;
 mod renderer_thread;

@@ -194,6 +194,16 @@ pub fn own_node_key(name: &NodeName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::logged::logged;
+
+    #[test]
+    fn deletion_is_logged_once_until_object_returns() {
+        let mut node = OwnNode::new(NodeName("n1".into()), "dir:/manifests", false);
+        for (is_deleted, lines) in [(false, 0), (true, 1), (true, 0), (false, 0), (true, 1)] {
+            assert_eq!(logged(|| node.set_deleted(is_deleted)).len(), lines);
+            assert_eq!(node.problem().is_some(), is_deleted);
+        }
+    }
 
     #[test]
     fn name_is_meant_if_a_third_of_its_letters_differ_at_most() {

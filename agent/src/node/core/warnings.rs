@@ -167,6 +167,47 @@ fn replace(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::logged::logged;
+
+    /// By each way in which they come.
+    #[test]
+    fn warning_is_logged_when_it_comes_and_when_it_goes() {
+        let now = Now { instant: std::time::Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
+        let warning = |field: &str| Problem {
+            source: "/a".to_owned(),
+            object: None,
+            field: Some(field.to_owned()),
+            reason: "r".to_owned(),
+            is_warning: true,
+        };
+        let replace: [fn(&mut Warnings, Vec<Problem>, Now); 4] = [
+            |all, warnings, now| {
+                all.update_values(&[ValueStatus::Good("/a".to_owned())], warnings, now);
+            },
+            |all, warnings, now| all.replace_values(warnings, &BTreeSet::new(), now),
+            |all, warnings, now| {
+                all.replace_manifests(warnings, now);
+            },
+            |all, warnings, now| all.replace_workloads(warnings, now),
+        ];
+        for replace in replace {
+            let mut warnings = Warnings::of_store("dir:/manifests");
+            for (fields, expected) in [
+                (&["f", "g"][..], &["WARN", "WARN"][..]),
+                (&["f", "g"], &[]),
+                (&["g", "h"], &["INFO", "WARN"]),
+                (&[], &["INFO", "INFO"]),
+            ] {
+                let all = fields.iter().copied().map(warning).collect();
+                let lines = logged(|| replace(&mut warnings, all, now));
+                assert_eq!(lines.len(), expected.len(), "{lines:?}");
+                for (line, level) in lines.iter().zip(expected) {
+                    assert!(line.contains(level), "{lines:?}");
+                }
+                assert_eq!(warnings.len(), fields.len());
+            }
+        }
+    }
 
     #[test]
     fn warnings_of_a_source_are_found_among_similar_ones() {

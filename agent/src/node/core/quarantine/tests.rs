@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use contiv_model::{Backend, ContivService, Protocol, ServiceId, ServicePort};
 
 use super::*;
+use crate::node::logged::logged;
 
 fn at(second: i64) -> Now {
     let time = Timestamp::from_second(second).unwrap();
@@ -177,29 +178,6 @@ fn problem_titles_are_parsed_as_objects() {
     assert_eq!(named("Node n1"), Some("node n1".to_owned()));
     assert_eq!(named("ServiceList"), None);
     assert_eq!(named("ConfigMap a/b"), None);
-}
-
-/// The lines logged by `work`.
-fn logged(work: impl FnOnce()) -> Vec<String> {
-    let (sender, lines) = std::sync::mpsc::channel();
-    let subscriber =
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || Lines(sender.clone())).finish();
-    tracing::subscriber::with_default(subscriber, work);
-    let text = String::from_utf8(lines.try_iter().flatten().collect()).unwrap();
-    text.lines().map(str::to_owned).collect()
-}
-
-struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.send(bytes.to_vec()).unwrap();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]
