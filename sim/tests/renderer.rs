@@ -1,12 +1,22 @@
 //! The real nftables renderer on the modelled kernel.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use contiv_model::{
     Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
 };
-use contiv_renderer::{RenderError, Renderer, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
+use contiv_renderer::{
+    RenderError, Renderer, Verifier, Watch,
+    nftables::{Nftables, TableVerifier},
+    poison_isolator::PoisonIsolator,
+};
 use contiv_sim::kernel::{Connection, Errno, Fate, Fault, ForeignChange, ModelKernel, NewConnection, status};
 
 const TABLE: &str = "contiv";
@@ -56,8 +66,7 @@ fn kernel() -> ModelKernel {
 
 /// Verifies that the kernel's table matches the snapshot.
 fn assert_matches_snapshot(kernel: &ModelKernel, snapshot: &Snapshot) {
-    let mut verifier = contiv_renderer::nftables::TableVerifier::on(kernel.shared());
-    let verification = contiv_renderer::Verifier::verify(&mut verifier, snapshot).unwrap();
+    let verification = TableVerifier::on(kernel.shared()).verify(snapshot).unwrap();
     assert!(verification.drift.is_empty(), "{:#?}", verification.drift);
 }
 
@@ -101,7 +110,7 @@ fn resyncs_and_updates_are_applied_and_read_back() {
         assert_eq!(report.removed, 0);
         assert_matches_snapshot(&kernel, &few);
         renderer.cleanup().unwrap();
-        assert!(contiv_renderer::nftables::TableVerifier::on(kernel.shared()).elements().unwrap().is_none());
+        assert!(TableVerifier::on(kernel.shared()).elements().unwrap().is_none());
     }
 }
 
@@ -307,4 +316,75 @@ fn stale_flows_go_when_the_background_runs() {
     kernel.run_background();
     let left: Vec<String> = kernel.connections().iter().map(|flow| flow.server.to_string()).collect();
     assert_eq!(left, ["10.244.1.1:8080"]);
+    let sizes: BTreeMap<String, usize> = renderer.describe().sizes.into_iter().collect();
+    let of_flows = ["stale-flows-deleted", "stale-flow-failures"].map(|name| sizes.get(name).copied());
+    assert_eq!(of_flows, [Some(1), Some(0)]);
+    assert!(sizes["stale-flow-searches"] > 0);
+}
+
+/// What is described is what the kernel has.
+#[test]
+fn description_counts_the_elements_of_each_set() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    renderer.resync(&snapshot(6, 2)).unwrap();
+    let sizes: BTreeMap<String, usize> = renderer.describe().sizes.into_iter().collect();
+    let elements = TableVerifier::on(kernel.shared()).elements().unwrap().unwrap();
+    for (set, elements) in elements {
+        assert_eq!(sizes.get(&set), Some(&elements.len()), "{set}");
+    }
+}
+
+/// Connections never meet a part of it.
+#[test]
+fn change_that_fits_is_one_transaction() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let (few, many) = (snapshot(9, 2), snapshot(12, 3));
+    assert_eq!(renderer.resync(&few).unwrap().transactions, 1);
+    assert_eq!(renderer.update(&ChangeSet::between(&few, &many)).unwrap().transactions, 1);
+}
+
+#[test]
+fn element_deleted_by_others_is_restored_without_reading_the_table() {
+    let kernel = kernel();
+    let mut renderer = Nftables::on(kernel.shared());
+    let snapshot = snapshot(6, 2);
+    let mut watch = renderer.watch().unwrap().unwrap();
+    renderer.resync(&snapshot).unwrap();
+    for set in ["services4", "backends4", "cluster-ips4"] {
+        let what = ForeignChange::DeleteElement { set: set.to_owned(), number: 1 };
+        kernel.apply_foreign_change(TABLE, &what).unwrap();
+        assert!(next(&mut watch).is_ready());
+        // The next dump has this fault.
+        kernel.inject(Fault::InterruptDump);
+        renderer.heal(&snapshot).unwrap();
+        assert_eq!(kernel.forget_faults(), [Fault::InterruptDump], "{what:?}");
+        assert_matches_snapshot(&kernel, &snapshot);
+    }
+}
+
+/// An empty chain that an earlier snapshot needed, and could not be removed, does no harm; one with rules is a difference.
+#[test]
+fn unused_chain_is_no_difference_as_long_as_it_is_empty() {
+    let kernel = kernel();
+    let chains = || {
+        let listing = TableVerifier::on(kernel.shared()).listing().unwrap().unwrap();
+        listing.chains.into_keys().collect::<BTreeSet<String>>()
+    };
+    let (few, many) = (snapshot(1, 1), snapshot(12, 3));
+    Nftables::on(kernel.shared()).resync(&many).unwrap();
+    let of_many = chains();
+    Nftables::on(kernel.shared()).cleanup().unwrap();
+    Nftables::on(kernel.shared()).resync(&few).unwrap();
+    let unused: Vec<String> = of_many.difference(&chains()).cloned().collect();
+    assert!(!unused.is_empty(), "{of_many:?}");
+    for chain in unused {
+        kernel.apply_foreign_change(TABLE, &ForeignChange::AddChain(chain.clone())).unwrap();
+        assert_matches_snapshot(&kernel, &few);
+        kernel.apply_foreign_change(TABLE, &ForeignChange::DropAtFirst(chain.clone())).unwrap();
+        let drift = TableVerifier::on(kernel.shared()).verify(&few).unwrap().drift;
+        assert!(drift.iter().any(|drift| drift.place.contains(&chain)), "{drift:?}");
+        kernel.apply_foreign_change(TABLE, &ForeignChange::FlushChain(chain)).unwrap();
+    }
 }
