@@ -12,6 +12,7 @@ use std::{
 use contiv_model::{
     Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
 };
+use contiv_model_testing::mirror;
 use contiv_renderer::{
     RenderError, Renderer, Verifier, Watch,
     nftables::{Nftables, TableVerifier},
@@ -387,4 +388,67 @@ fn unused_chain_is_no_difference_as_long_as_it_is_empty() {
         assert!(drift.iter().any(|drift| drift.place.contains(&chain)), "{drift:?}");
         kernel.apply_foreign_change(TABLE, &ForeignChange::FlushChain(chain)).unwrap();
     }
+}
+
+/// What becomes of connections to services, of a client with affinity whose backend is removed, and of the flows to that, as text.
+fn fates(is_image: bool) -> String {
+    let text = |text: &str| if is_image { mirror::text(text) } else { text.to_owned() };
+    let state = |backends| {
+        let mut snapshot = snapshot(6, backends);
+        for service in snapshot.services.values_mut() {
+            let service = Arc::make_mut(service);
+            // One that may connect to itself, and one whose flows can be deleted.
+            service.ports[0].backends[0].local = true;
+            if service.cluster_ips[0] == IpAddr::from([10, 96, 0, 1]) {
+                service.ports[0].protocol = Protocol::Udp;
+            }
+        }
+        if is_image { mirror::snapshot(&snapshot) } else { snapshot }
+    };
+    let kernel = ModelKernel::new();
+    kernel.set_addresses([text("172.31.0.1").parse::<IpAddr>().unwrap()]);
+    let mut renderer = Nftables::on(kernel.shared());
+    let (two, one) = (state(2), state(1));
+    renderer.resync(&two).unwrap();
+    let connection = |client: &str, destination: &str| NewConnection {
+        client: text(client).parse().unwrap(),
+        destination: text(destination).parse().unwrap(),
+        ..to("10.96.0.1:80")
+    };
+    let mut fates = Vec::new();
+    for client in ["198.51.100.7:4000", "203.0.113.9:4000", "10.244.2.1:4000", "10.244.9.9:4000"] {
+        for to in ["10.96.0.2:80", "10.96.0.2:81", "172.31.0.1:30002", "192.0.2.4:80", "203.0.113.1:443"] {
+            fates.extend([0, 1].map(|drawn| kernel.evaluate(&connection(client, to), &mut |_| drawn)));
+        }
+    }
+    fates.push(kernel.open(&connection("198.51.100.7:4000", "10.96.0.3:80"), &mut |_| 1));
+    let flow = |server: &str| Connection {
+        protocol: 17,
+        client: text("10.244.9.9:4000").parse().unwrap(),
+        destination: text("10.96.0.1:80").parse().unwrap(),
+        server: text(server).parse().unwrap(),
+        source: text("10.244.9.9:4000").parse().unwrap(),
+        status: status::CONFIRMED | status::DST_NAT,
+        id: 0,
+    };
+    kernel.add_connection(&flow("10.244.1.1:8080"));
+    kernel.add_connection(&flow("10.244.1.2:8080"));
+    renderer.update(&ChangeSet::between(&two, &one)).unwrap();
+    kernel.run_background();
+    fates.push(kernel.evaluate(&connection("198.51.100.7:4001", "10.96.0.3:80"), &mut first));
+    assert_matches_snapshot(&kernel, &one);
+    let left = kernel.connections().iter().map(|flow| flow.server.to_string()).collect::<Vec<_>>().join(" ");
+    format!("{fates:?} {left}")
+}
+
+#[test]
+fn mirror_image_of_services_treats_connections_alike() {
+    let fates = [false, true].map(fates);
+    let (outcomes, left) = fates[0].rsplit_once("] ").unwrap();
+    assert!(
+        outcomes.ends_with("server: 10.244.3.1:8080, is_masqueraded: true, is_local: false }"),
+        "{outcomes}"
+    );
+    assert!(left.contains("10.244.1.1:8080") && !left.contains("10.244.1.2:8080"), "{left}");
+    assert_eq!(fates[1], mirror::text(&fates[0]));
 }

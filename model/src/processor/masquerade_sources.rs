@@ -68,25 +68,44 @@ fn is_single(network: &IpNetwork) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use contiv_model_testing::mirror;
+
     use super::*;
 
     const KNOWN: &str = "192.168.50.2";
 
-    /// The node's address on an interface with these networks, to which routes with these sources lead.
+    /// The node's address on an interface with these networks, to which routes with these sources lead. The mirror image has the
+    /// mirror image of it.
     fn source_of(networks: &[&str], route_sources: &[&str], local_ips: &[&str]) -> Option<String> {
-        let ips =
-            |texts: &[&str]| -> BTreeSet<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-        let networks: BTreeSet<IpNetwork> = networks.iter().map(|text| text.parse().unwrap()).collect();
-        let interface = LocalInterface {
-            addresses: networks.iter().map(IpNetwork::ip).collect(),
-            networks,
-            route_sources: ips(route_sources),
-            has_ipv4_routes: true,
-            ..LocalInterface::default()
+        let of_family = |ipv4: bool| {
+            let ip = |text: &&str| -> IpAddr {
+                let ip = text.parse().unwrap();
+                if ipv4 { ip } else { mirror::address(ip) }
+            };
+            let network = |text: &&str| -> IpNetwork {
+                let network = text.parse().unwrap();
+                if ipv4 { network } else { mirror::range(network) }
+            };
+            let networks: BTreeSet<IpNetwork> = networks.iter().map(network).collect();
+            let interface = LocalInterface {
+                addresses: networks.iter().map(IpNetwork::ip).collect(),
+                networks,
+                route_sources: route_sources.iter().map(ip).collect(),
+                has_ipv4_routes: ipv4,
+                has_ipv6_routes: !ipv4,
+                ..LocalInterface::default()
+            };
+            let local_ips: BTreeSet<IpAddr> = local_ips.iter().map(ip).collect();
+            let local_ips = &local_ips | &interface.addresses;
+            let primary_ips = [ip(&KNOWN)].into();
+            let facts = NodeFacts { primary_ips, local_ips, ..NodeFacts::default() };
+            let name = InterfaceName::new("eth0");
+            let sources = masquerade_sources(&[(name.clone(), interface)].into(), &facts).remove(&name);
+            sources.unwrap_or_default().into_iter().next()
         };
-        let local_ips = &ips(local_ips) | &interface.addresses;
-        let facts = NodeFacts { primary_ips: ips(&[KNOWN]), local_ips, ..NodeFacts::default() };
-        source(&interface, &facts, true).map(|source| source.to_string())
+        let source = of_family(true);
+        assert_eq!(of_family(false), source.map(mirror::address), "IPv6");
+        source.map(|source| source.to_string())
     }
 
     #[test]
@@ -109,6 +128,22 @@ mod tests {
                 "{networks:?} {route_sources:?}"
             );
         }
+    }
+
+    #[test]
+    fn link_local_address_of_ipv6_is_confined_to_its_interface() {
+        let (known, link_local) = ("fd00::2".parse().unwrap(), "fe80::1".parse().unwrap());
+        let interface = LocalInterface { has_ipv6_routes: true, ..LocalInterface::default() };
+        let source = |local_ips: &[IpAddr]| {
+            let local_ips = local_ips.iter().copied().collect();
+            source(
+                &interface,
+                &NodeFacts { primary_ips: [known].into(), local_ips, ..NodeFacts::default() },
+                false,
+            )
+        };
+        assert_eq!(source(&[known, link_local]), None, "the kernel has no other choice");
+        assert_eq!(source(&[known, link_local, "fd00::3".parse().unwrap()]), Some(known));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Properties of validation that hold for any stored value. Fuzzers search for input that breaks one (`fuzz/`).
 
+pub mod mirror;
+
 use contiv_model::{
     Event, NodeName, Object, Processor, ProcessorConfig, Resync, Snapshot,
     wire::{WireError, decode, object_key, object_kind},

@@ -1,5 +1,6 @@
 //! Properties that hold after any events, with few ids and addresses so that conflicts happen.
 
+mod mirror;
 mod steps;
 
 use std::{
@@ -196,5 +197,18 @@ proptest! {
         }
         let bytes = |snapshot: &Snapshot| serde_json::to_vec(snapshot).unwrap();
         prop_assert_eq!(bytes(&processor.snapshot()), bytes(&expected.snapshot(&config)));
+    }
+
+    #[test]
+    fn mirror_image_of_steps_has_the_mirror_image_as_result(config in config(), steps in steps()) {
+        // Only 127.0.0.1 can serve node ports.
+        let config = ProcessorConfig { node_ports_on_loopback: false, ..config };
+        let mut processor = Processor::new(config.clone());
+        let mut image = Processor::new(mirror::config(config));
+        for step in steps {
+            apply(&mut image, mirror::step(step.clone()));
+            apply(&mut processor, step);
+            prop_assert_eq!(mirror::without_reasons(image.snapshot()), mirror::result(&processor.snapshot()));
+        }
     }
 }

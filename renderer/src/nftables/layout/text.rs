@@ -96,3 +96,69 @@ fn write_comment(text: &mut String, indent: &str, comment: &str) -> fmt::Result 
     }
     writeln!(text, "{indent}#{line}")
 }
+
+#[cfg(test)]
+mod tests {
+    use contiv_model_testing::mirror;
+
+    use super::*;
+    use crate::nftables::layout::{BaseChain, Choice, LearnChain, PickChain};
+
+    /// Each rule of each chain, with the name of the chain; sorted, since rules of both families alternate in some chains.
+    fn rules() -> Vec<(String, String)> {
+        let fixed = chains().iter().map(|chain| (chain.name.to_owned(), chain.rules.clone()));
+        let per_family = Family::ALL.into_iter().flat_map(|family| {
+            [false, true].into_iter().flat_map(move |node_port| {
+                let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 60 });
+                let choices = [Choice::Random, Choice::Sticky, Choice::Client];
+                let pick = choices.into_iter().flat_map(move |choice| {
+                    [None, Some(0), Some(2)].map(|external_slots| {
+                        DemandChain::Pick(PickChain { family, node_port, choice, slots: 3, external_slots })
+                    })
+                });
+                pick.chain([learn])
+            })
+        });
+        let on_demand = per_family.chain(BaseChain::ALL.map(DemandChain::Base));
+        let on_demand = on_demand.map(|chain| (chain.to_string(), chain.rules()));
+        let all = fixed
+            .chain(on_demand)
+            .flat_map(|(name, rules)| rules.into_iter().map(move |rule| (name.clone(), rule.to_string())));
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn each_rule_has_its_mirror_image_in_other_family() {
+        let mut images: Vec<(String, String)> =
+            rules().iter().map(|(chain, rule)| (mirror::text(chain), mirror::text(rule))).collect();
+        images.sort();
+        assert_eq!(images, rules());
+    }
+
+    #[test]
+    fn chain_of_one_family_is_the_mirror_image_of_other() {
+        let text = |chain: &Chain| chain.rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let all =
+            || chains().iter().filter(|chain| chain.name.ends_with("-v4") || chain.name.ends_with("-v6"));
+        assert!(all().count() > 20);
+        for chain in all() {
+            let image = all().find(|other| other.name == mirror::text(chain.name)).unwrap();
+            let expected: Vec<String> = text(chain).iter().map(|rule| mirror::text(rule)).collect();
+            assert_eq!(text(image), expected, "{}", chain.name);
+        }
+    }
+
+    #[test]
+    fn set_of_one_family_is_the_mirror_image_of_other() {
+        let text = |kind, family| {
+            let mut text = String::new();
+            Set::new(kind, family).write_text(&mut text, None).unwrap();
+            text
+        };
+        for kind in SetKind::ALL {
+            assert_eq!(text(kind, Family::V6), mirror::text(&text(kind, Family::V4)));
+        }
+    }
+}

@@ -2,15 +2,19 @@
 
 mod services;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use contiv_model::{
-    trace,
+    Balance, InterfaceName, Snapshot, trace,
     trace::{Affinity, Verdict},
 };
+use contiv_model_testing::mirror;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 
-use crate::nftables::evaluate::{RenderedTables, differences, evaluate};
+use crate::nftables::{
+    element_lines,
+    evaluate::{RenderedTables, differences, evaluate},
+};
 use services::{flows, snapshot};
 
 proptest! {
@@ -25,6 +29,30 @@ proptest! {
             prop_assert_eq!(differences(&trace, &answer), Vec::<String>::new(), "{}{}", trace, answer);
         }
     }
+
+    #[test]
+    fn mirror_image_of_services_has_the_mirror_image_as_elements(snapshot in snapshot()) {
+        let snapshot = with_all_kinds(snapshot);
+        let mut expected: Vec<(String, String)> = element_lines(&snapshot)
+            .into_iter()
+            .map(|(set, element)| (mirror::text(&set), mirror::text(&element)))
+            .collect();
+        let mut elements = element_lines(&mirror::snapshot(&snapshot));
+        expected.sort();
+        elements.sort();
+        prop_assert_eq!(elements, expected);
+    }
+}
+
+/// With what other tests do not need, and without a choice by the addresses themselves.
+fn with_all_kinds(mut snapshot: Snapshot) -> Snapshot {
+    for service in snapshot.services.values_mut() {
+        let service = Arc::make_mut(service);
+        (service.balance, service.affinity_shared) = (Balance::Random, false);
+    }
+    let sources = ["192.168.0.1", "fd00:a::1"].map(|source| source.parse().unwrap());
+    snapshot.node.masquerade_sources.insert(InterfaceName::new("eth0"), sources.into());
+    snapshot
 }
 
 #[test]

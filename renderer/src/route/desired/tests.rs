@@ -1,4 +1,5 @@
 use contiv_model::{Backend, BackendState, Protocol, ServiceChange, ServicePort, TrafficPolicy};
+use contiv_model_testing::mirror;
 use proptest::{collection::btree_map, prelude::*, sample::subsequence};
 
 use super::*;
@@ -71,6 +72,21 @@ proptest! {
             prop_assert!(old.symmetric_difference(&new).all(|changed| affected.contains(changed)));
             before = after;
         }
+    }
+
+    #[test]
+    fn mirror_image_of_services_has_the_mirror_image_as_destinations(snapshot in snapshot()) {
+        let advertise = [AddressKind::Cluster, AddressKind::External].into_iter().collect();
+        let options = RouteOptions { advertise, reach_from_node: true, ..RouteOptions::default() };
+        let desired = Desired::new(&snapshot, options);
+        let image = Desired::new(&mirror::snapshot(&snapshot), options);
+        let expected: BTreeSet<Destination> = desired
+            .destinations()
+            .map(|to| Destination { address: mirror::address(to.address), ..to })
+            .collect();
+        prop_assert_eq!(image.destinations().collect::<BTreeSet<_>>(), expected);
+        let sources = desired.sources().map(|source| source.map(mirror::address));
+        prop_assert_eq!(image.sources(), [sources[1], sources[0]]);
     }
 }
 

@@ -167,6 +167,21 @@ mod tests {
     }
 
     #[test]
+    fn next_hop_that_no_group_has_ever_used_is_unused() {
+        let mut hops = Hops::default();
+        assert!([7, 8].into_iter().all(|id| hops.insert(
+            hop(u8::try_from(id).unwrap()),
+            id,
+            Grouping::Plain
+        )));
+        hops.replace_members(&[], &[Member { id: 8, weight: 1 }]);
+        assert_eq!(hops.take_unused(), [7]);
+        assert!(hops.take_unused().is_empty(), "the other one is used");
+        assert!(hops.insert(hop(7), 7, Grouping::Plain));
+        assert_eq!(hops.take_unused(), [7], "also one that came again");
+    }
+
+    #[test]
     fn resilient_groups_have_two_copies_of_each_next_hop() {
         let (mut hops, grouping) = (Hops::default(), Grouping::Resilient { idle: 1 });
         assert_eq!([7, 8, 9].map(|id| hops.insert(hop(1), id, grouping)), [true, true, false]);

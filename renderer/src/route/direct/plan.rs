@@ -96,7 +96,8 @@ fn is_this_node(backend: &Backend, node: &NodeFacts) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use contiv_model::{Protocol, ServiceId, ServicePort};
+    use contiv_model::{Protocol, ServiceId, ServicePort, Snapshot};
+    use contiv_model_testing::mirror;
 
     use super::*;
 
@@ -120,9 +121,26 @@ mod tests {
         }
     }
 
-    /// The target of the cluster IP.
+    /// The target of the cluster IP, of which that of the mirror image is one.
     fn of(backends: Vec<Backend>) -> RouteTarget {
-        targets(&service(backends), &NodeFacts::default()).remove(&ip("10.96.0.1")).unwrap()
+        let service = service(backends);
+        let services = [(service.id.clone(), Arc::new(service.clone()))].into();
+        let image = mirror::snapshot(&Snapshot { services, ..Snapshot::default() });
+        let of_image = image.services.values().map(|service| targets(service, &NodeFacts::default()));
+        let of_image: Vec<_> = of_image.collect();
+        let mut targets = targets(&service, &NodeFacts::default());
+        let expected = targets.iter().map(|(address, target)| {
+            let target = match target.clone() {
+                RouteTarget::Backends { local, weights } => {
+                    let weights = weights.into_iter().map(|(of, weight)| (mirror::address(of), weight));
+                    RouteTarget::Backends { local, weights: weights.collect() }
+                }
+                other => other,
+            };
+            (mirror::address(*address), target)
+        });
+        assert_eq!(of_image, [expected.collect::<BTreeMap<_, _>>()]);
+        targets.remove(&ip("10.96.0.1")).unwrap()
     }
 
     /// Backends in 10.1.0.0/16 are on this node.
