@@ -272,6 +272,20 @@ mod tests {
     }
 
     #[test]
+    fn node_port_addresses_of_each_reconciliation_replace_those_before() {
+        let (mut reaper, requests) = reaper();
+        for address in ["172.31.0.1", "172.31.0.2"] {
+            let expected = BTreeSet::from([address.parse().unwrap()]);
+            let node = NodeFacts { node_ips: expected.clone(), ..NodeFacts::default() };
+            reaper.reconciled(&Snapshot { node, ..Snapshot::default() }, Services::new(), Vec::new());
+            let Ok(Request::Reconciled { node_ips, .. }) = requests.try_recv() else {
+                panic!("not everything")
+            };
+            assert_eq!(node_ips, expected);
+        }
+    }
+
+    #[test]
     fn stopped_thread_makes_the_search_state_incomplete() {
         let (mut reaper, requests) = reaper();
         drop(requests);

@@ -139,11 +139,7 @@ impl Worker {
                 }
             }
         }
-        let current = mem::take(&mut self.state.current);
-        if !is_survey {
-            self.state.unsurveyed.extend(current);
-            self.state.unsurveyed.retain_draining();
-        }
+        self.state.end_search(is_survey);
         if let Some(observer) = &self.observer {
             for (family, (took, deleted)) in searched {
                 let family = Families { ipv4: family == Family::V4, ipv6: family == Family::V6 };
@@ -325,6 +321,15 @@ impl State {
         scopes
     }
 
+    /// Keeps the criteria of a search that did not visit connections in use for the next survey.
+    fn end_search(&mut self, is_survey: bool) {
+        let current = mem::take(&mut self.current);
+        if !is_survey {
+            self.unsurveyed.extend(current);
+            self.unsurveyed.retain_draining();
+        }
+    }
+
     /// True for a flow to delete. A survey collects the drained ones.
     fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
         let judgement = self.current.judge(flow, &self.node_ips);
@@ -407,6 +412,9 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod search_tests;
 
 #[cfg(test)]
 mod tests {
@@ -512,8 +520,7 @@ mod tests {
         let mut state = State::default();
         state.handle_request(changed(&[1, 2], &[2]));
         assert_eq!(state.begin_search(false), [(of, Scope::Unanswered)].into());
-        let current = mem::take(&mut state.current);
-        state.unsurveyed.extend(current);
+        state.end_search(false);
         assert!(state.needs_survey(now, None) && state.wake_up(now, None) == Some(now));
 
         assert_eq!(state.begin_search(true), [(of, Scope::All)].into());

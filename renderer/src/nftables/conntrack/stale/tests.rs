@@ -156,6 +156,22 @@ fn connections_in_use_are_stale_only_on_request_and_translated() {
 }
 
 #[test]
+fn connections_are_reset_if_the_last_change_asks_for_it() {
+    let [first, second] =
+        [["10.244.1.1:53"], ["10.244.1.2:53"]].map(|backends| service(Protocol::Tcp, &backends));
+    let reset = |service: &ContivService| ContivService { reset_connections: true, ..service.clone() };
+    for (before, after, expected) in [
+        (reset(&first), second.clone(), FlowVerdict::Drained),
+        (first.clone(), reset(&second), FlowVerdict::Stale),
+    ] {
+        // The frontend is gone for a moment, and comes back while its flows are still to be searched.
+        let mut filter = filter(&[change(Some(&before), None)]);
+        filter.add([change(None, Some(&after))].iter());
+        assert_eq!(judge(&filter, &flow(Protocol::Tcp, "10.96.0.1:53", "10.244.1.1:53", true)), expected);
+    }
+}
+
+#[test]
 fn connections_of_former_backends_are_drained_unless_they_are_reset() {
     for protocol in [Protocol::Tcp, Protocol::Sctp] {
         let former = service(protocol, &["10.244.1.1:53"]);
