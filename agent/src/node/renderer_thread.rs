@@ -231,3 +231,34 @@ fn listen(renderer: &Arc<str>, mut watch: Box<dyn Watch>, notices: &mpsc::Sender
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{Call, TestRenderer};
+
+    #[test]
+    fn renderer_after_panic_begins_anew_with_a_watch_of_its_own() {
+        let (spec, mut renderer) = TestRenderer::new("test");
+        let (notices, _notices) = mpsc::channel(1);
+        let watcher =
+            Watcher { renderer: Arc::clone(spec.name()), notices, watch: Weak::new(), failure: None };
+        let mut worker = Worker { renderer: None, is_new: true, spec, watcher };
+        let (resync, update, heal) =
+            (Work::Resync(Arc::default()), Work::Update(Arc::default()), Work::Heal(Arc::default()));
+        for _ in 0..2 {
+            let perform =
+                |worker: &mut Worker, work| worker.catch_panic(|worker| worker.perform(work)).is_ok();
+            assert!(!perform(&mut worker, &update), "it has no state yet");
+            assert!(perform(&mut worker, &heal), "so there is nothing that can be healed");
+            assert_eq!(renderer.started_call(), Some(Call::Resync(Vec::new())));
+            assert!([&update, &heal, &resync].iter().all(|work| perform(&mut worker, work)));
+            let expected = [Call::Update(Vec::new()), Call::Heal, Call::Resync(Vec::new())];
+            assert_eq!([(); 3].map(|()| renderer.started_call().unwrap()), expected);
+            assert!(worker.watcher.is_watching());
+            let error = worker.catch_panic::<()>(|_| panic!("test error"));
+            assert_eq!(error, Err("panicked: test error".to_owned()));
+            assert!(!worker.watcher.is_watching());
+        }
+    }
+}

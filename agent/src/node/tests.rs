@@ -450,6 +450,22 @@ async fn resync_lists_store_again_and_resyncs_every_renderer() {
 }
 
 #[tokio::test]
+async fn readiness_is_told_before_and_after_it_is_reached() {
+    let (spec, renderer) = TestRenderer::new("test");
+    renderer.set(Mode::Hang);
+    let harness = Harness::start(vec![spec], vec![web()]);
+    let [(first, mut before), (second, after)] = [(); 2].map(|()| tokio::sync::oneshot::channel());
+    harness.requests.send(Request::AwaitReady(first)).await.unwrap();
+    assert!(!harness.status().await.ready && before.try_recv().is_err());
+    renderer.set(Mode::Work);
+    before.await.unwrap();
+    // Nothing happens any more that could be the occasion for an answer.
+    harness.renderer("dry-run", |view| view.state == "idle").await;
+    harness.requests.send(Request::AwaitReady(second)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), after).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn shutdown_finishes_work_in_progress() {
     let (spec, mut renderer) = TestRenderer::new("test");
     let harness = Harness::start(vec![spec], vec![]);

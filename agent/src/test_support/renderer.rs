@@ -93,6 +93,11 @@ impl TestRenderer {
         self.can_watch.send_replace(false);
     }
 
+    /// Lets watches start again.
+    pub(crate) fn allow_watches(&self) {
+        self.can_watch.send_replace(true);
+    }
+
     /// Waits for the next call.
     pub(crate) async fn call(&mut self) -> Call {
         let start = Instant::now();

@@ -41,3 +41,36 @@ impl UnservedWorkloads {
         self.due.iter().filter(|(_, due)| due.is_none()).map(|(workload, _)| workload.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use super::*;
+
+    #[test]
+    fn workload_is_due_once_and_stays_due_whatever_else_comes() {
+        let workload = |name: &str| Problem {
+            source: name.to_owned(),
+            object: None,
+            field: None,
+            reason: String::new(),
+            is_warning: true,
+        };
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let (a, b) = (workload("a"), workload("b"));
+        let mut unserved = UnservedWorkloads::default();
+        unserved.replace(vec![a.clone()], start);
+        unserved.replace(vec![a.clone(), b.clone()], start + 6 * second);
+        assert_eq!(unserved.deadline(), Some(start + CONTROLLER_LIMIT), "another one does not extend it");
+        assert_eq!(unserved.take_due(start + CONTROLLER_LIMIT), slice::from_ref(&a));
+        unserved.replace(vec![a.clone(), b.clone()], start + 12 * second);
+        assert_eq!(unserved.take_due(start + 12 * second), slice::from_ref(&a));
+        assert_eq!(unserved.deadline(), Some(start + 6 * second + CONTROLLER_LIMIT));
+        // One that was served meanwhile has its whole time again.
+        unserved.replace(vec![b.clone()], start + 16 * second);
+        unserved.replace(vec![a, b.clone()], start + 17 * second);
+        assert_eq!(unserved.take_due(start + 17 * second), [b]);
+        assert_eq!(unserved.deadline(), Some(start + 17 * second + CONTROLLER_LIMIT));
+    }
+}

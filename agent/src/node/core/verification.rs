@@ -166,3 +166,6 @@ fn is_due_to(rejected: &[Rejected], drift: &Drift) -> bool {
         None => !rejected.is_empty() && drift.deviation == Deviation::Foreign,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,6 +210,34 @@ mod tests {
     }
 
     #[test]
+    fn warning_that_stays_keeps_its_time_until_it_is_gone() {
+        let warning = |field: &str| Problem {
+            source: "/a".to_owned(),
+            object: None,
+            field: Some(field.to_owned()),
+            reason: "r".to_owned(),
+            is_warning: true,
+        };
+        let mut warnings = Warnings::of_store("dir:/manifests");
+        for (second, fields, expected) in [
+            (1, &["f"][..], &[("f", 1)][..]),
+            (2, &["f", "g"], &[("f", 1), ("g", 2)]),
+            (3, &["g"], &[("g", 2)]),
+            (4, &["f", "g"], &[("f", 4), ("g", 2)]),
+        ] {
+            let time = Timestamp::from_second(second).unwrap();
+            let now = Now { instant: std::time::Instant::now(), time, random: 0.0 };
+            warnings.replace_manifests(fields.iter().copied().map(warning).collect(), now);
+            let listed = warnings.list(0);
+            let times: Vec<(&str, i64)> = listed
+                .iter()
+                .map(|warning| (warning.field.as_deref().unwrap(), warning.since.as_second()))
+                .collect();
+            assert_eq!(times, expected);
+        }
+    }
+
+    #[test]
     fn warnings_of_a_source_are_found_among_similar_ones() {
         let warning = |source: &str, field: Option<&str>| Problem {
             source: source.to_owned(),

@@ -3,6 +3,7 @@
 use super::{Outcome, Record, last_outcome, names, web};
 use crate::{
     metrics::Exposition,
+    node::{Input, Request},
     test_support::{Call, Harness, Mode, TestRenderer, batch, put, service, slice},
 };
 
@@ -121,6 +122,13 @@ async fn watch_that_cannot_be_started_again_leads_to_a_resync() {
     let expected = Call::Resync(names(&["web"]));
     assert_eq!(renderer.call().await, expected, "the renderer does not know what it missed");
     assert!(!harness.renderer("test", |view| view.state == "idle").await.watched);
+
+    renderer.allow_watches();
+    harness.requests.send(Request::Input(Input::Resync { cause: "test" })).await.unwrap();
+    assert_eq!(renderer.call().await, expected);
+    assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
+    renderer.inject_foreign_change("deleted something");
+    assert_eq!(renderer.call().await, Call::Heal, "it knows again what was changed");
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ fn next_list_after_confirmation_counts() {
     assert!(!guard.confirm(), "nothing is held");
     guard.check_list(&processor, &mut list(0), now());
     assert!(guard.deadline().is_some());
-    assert!(guard.confirm());
+    assert!(guard.confirm() && guard.confirm(), "whoever confirms again is told the same");
     assert_eq!(guard.deadline(), None, "it is confirmed already");
     let mut wiped = list(0);
     assert_eq!(guard.check_list(&processor, &mut wiped, now()), DeletionDecision::Pass);
