@@ -235,6 +235,38 @@ async fn problem_of_key_ends_with_next_change_of_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn list_ends_the_problems_of_the_one_before() {
+    let problem = Problem {
+        source: "/6".to_owned(),
+        object: None,
+        field: None,
+        reason: "too large".to_owned(),
+        is_warning: false,
+    };
+    for mut stage in [Stage::new(), Stage::paged()] {
+        for (revision, problems) in [(4, vec![problem.clone()]), (5, vec![])] {
+            match stage.requests.recv().await {
+                Some(Request::List(reply)) => {
+                    reply.send(Ok(Snapshot { problems, ..snapshot(revision) })).unwrap();
+                }
+                Some(Request::ListPages(_, reply)) => reply.send(Ok((revision, problems))).unwrap(),
+                _ => panic!("expected a list"),
+            }
+            stage.next().await;
+            if revision == 4 {
+                stage.answer_watch(revision).await;
+                stage.handle.request_resync();
+            }
+        }
+        let watch = stage.answer_watch(5).await;
+        for revision in [6, 7] {
+            watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
+            assert_eq!(stage.next().await, FeedEvent::Changed(batch(revision)), "there was no problem");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_watch_resumes_at_its_revision_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
@@ -358,6 +390,62 @@ async fn resync_does_not_wait_for_next_attempt() {
     stage.handle.request_resync();
     stage.answer_list(Ok(6)).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resync_during_an_outage_lists_again() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Err(lost())).unwrap();
+    assert_eq!(stage.next().await, down());
+    stage.handle.request_resync();
+    stage.answer_list(Ok(6)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(6)));
+    stage.answer_watch(6).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_before_a_list_are_answered_by_it() {
+    let mut stage = Stage::new();
+    stage.handle.request_resync();
+    stage.handle.request_renewal();
+    stage.answer_list(Ok(5)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(5)));
+    let watch = stage.answer_watch(5).await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    assert!(stage.requests.try_recv().is_err(), "nothing more is asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_in_pages_ends_the_outage() {
+    let mut stage = Stage::paged();
+    stage.answer_pages(&[], Err(lost())).await;
+    assert_eq!(stage.next().await, down());
+    stage.answer_pages(&[], Ok(3)).await;
+    let complete = ListPart::Complete { revision: 3, problems: Vec::new() };
+    assert_eq!(stage.next().await, FeedEvent::List(complete));
+    let watch = stage.answer_watch(3).await;
+    watch.send(Ok(WatchEvent::Changed(batch(4)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(4)), "no other end of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_begin_anew_after_an_event() {
+    let mut stage = Stage::new();
+    for _ in 0..10 {
+        stage.answer_list(Err(lost())).await;
+    }
+    stage.answer_list(Ok(5)).await;
+    let watch = stage.answer_watch(5).await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    watch.send(Err(lost())).unwrap();
+    let expected = [down(), FeedEvent::Snapshot(snapshot(5)), FeedEvent::Changed(batch(6)), down()];
+    for event in expected {
+        assert_eq!(stage.next().await, event);
+    }
+    let start = Instant::now();
+    stage.answer_watch(6).await;
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

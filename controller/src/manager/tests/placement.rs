@@ -73,6 +73,32 @@ impl Drop for OnDrop {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lease_lost_during_a_run_resets_the_backoff() {
+    let (store, log) = (MemoryStore::new(), Log::new());
+    let (start, runs) = (log.clone(), AtomicUsize::new(0));
+    // The first runs fail at once, so the pauses grow; the eighth goes on; and later ones fail again.
+    let builder = logging(&log).with_initializer(move |_| {
+        start.add("init");
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if run == 7 {
+                std::future::pending::<()>().await;
+            }
+            Err("fails".into())
+        }
+    });
+    let running = run(&store, builder);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(log.take().len(), 8);
+    running.holder.revoke();
+    settle().await;
+    running.holder.grant();
+    tokio::time::sleep(ms(1500)).await;
+    assert!(log.take().len() > 1, "after the first pause");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_lease_drops_running_work_and_resets_the_backoff() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;

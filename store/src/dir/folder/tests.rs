@@ -30,6 +30,7 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
         // A complete file restarts the grace period, for the next stall.
         fs::write(&path, WEB).unwrap();
         entries_after_reading(&mut folder, &path);
+        assert_eq!(folder.emptied(|_| false).count(), 0, "it is not looked at again");
     }
 
     fs::write(&path, "").unwrap();

@@ -47,6 +47,23 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     assert_eq!(count(&owner), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn missing_folder_is_a_problem_until_it_is_back() {
+    let parent = TempDir::new().unwrap();
+    let (root, away) = (parent.path().join("manifests"), parent.path().join("away"));
+    fs::create_dir(&root).unwrap();
+    let (_commands, receiver) = mpsc::channel(1);
+    let mut owner = Owner::open(&root, DirOptions::default(), receiver).await.unwrap();
+    for _ in 0..2 {
+        fs::rename(&root, &away).unwrap();
+        owner.work(true).await;
+        assert_eq!(owner.folder.snapshot("/").problems.len(), 1);
+        fs::rename(&away, &root).unwrap();
+        owner.work(true).await;
+        assert_eq!((owner.folder.snapshot("/").problems, owner.retry), (vec![], None));
+    }
+}
+
 /// A file that is being replaced is missing during the walk, or half written when it is read.
 #[tokio::test]
 async fn file_being_replaced_during_rescan_keeps_its_objects() {

@@ -138,6 +138,30 @@ proptest! {
 }
 
 #[test]
+fn file_removed_again_and_again_is_checked_after_the_first_grace_time() {
+    let (now, half) = (Instant::now(), REMOVAL_GRACE / 2);
+    let mut pending = Pending::default();
+    pending.note(Signal::Removed(path("a")), now);
+    pending.note(Signal::Removed(path("a")), now + half);
+    assert_eq!(pending.deadline(now), Some(now + REMOVAL_GRACE));
+    assert_eq!(words(&pending.take(now + REMOVAL_GRACE)), ["check a"]);
+}
+
+#[test]
+fn file_being_written_moves_with_its_folder_or_is_forgotten() {
+    let now = Instant::now();
+    for (to, expected) in [(Some("to"), [false, true, true]), (None, [false, false, true])] {
+        let mut pending = Pending::default();
+        for name in ["from/a", "other/a"] {
+            pending.note(Signal::Written(path(name)), now);
+        }
+        pending.move_folder(Path::new("from"), to.map(Path::new));
+        let is_written = ["from/a", "to/a", "other/a"].map(|name| pending.is_being_written(&path(name)));
+        assert_eq!(is_written, expected, "{to:?}");
+    }
+}
+
+#[test]
 fn changed_folders_cause_a_rescan() {
     let rescan = || vec!["rescan".to_owned()];
     assert_eq!(work(&[Signal::FoldersChanged]), (rescan(), vec![]));
