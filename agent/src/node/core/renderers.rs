@@ -292,6 +292,9 @@ fn time_between(then: Timestamp, now: Timestamp) -> Duration {
 }
 
 #[cfg(test)]
+mod schedule_tests;
+
+#[cfg(test)]
 mod tests {
     use contiv_renderer::Report;
 
