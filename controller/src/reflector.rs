@@ -85,7 +85,10 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Down { reason } => contents.set_down(Some(reason)),
             FeedEvent::Up => contents.set_down(None),
             // These problems are of the whole store, of all types, and its owner reports them. The objects stay.
-            FeedEvent::Problems(_) | FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
+            FeedEvent::Problems(_)
+            | FeedEvent::Replaced { .. }
+            | FeedEvent::Inconsistent { .. }
+            | FeedEvent::List(_) => {}
         });
         events
     }

@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// The kinds of events of the store. Other events may overtake them while a first list waits for the mirror.
-const OF_STORE: [&str; 6] = ["snapshot", "change", "problems", "store-down", "store-replaced", "store-up"];
+const OF_STORE: [&str; 7] =
+    ["snapshot", "change", "problems", "store-down", "store-replaced", "store-repair", "store-up"];
 /// The kinds of other requested events.
 const OF_OTHERS: [&str; 4] = ["addresses", "resync", "pod-added", "pod-deleted"];
 /// The kind of a change by another program.
@@ -82,6 +83,7 @@ impl ExpectedHistory {
                     StoreEvent::Problems(_) => new_event("problems", None),
                     StoreEvent::Down { .. } => new_event("store-down", None),
                     StoreEvent::Replaced { .. } => new_event("store-replaced", None),
+                    StoreEvent::Inconsistent { .. } => new_event("store-repair", None),
                     StoreEvent::Up => new_event("store-up", None),
                 };
                 push(&mut self.of_store, event);

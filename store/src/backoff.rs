@@ -17,6 +17,12 @@ impl Backoff {
         Self { first, max, failures: 0 }
     }
 
+    /// The same pauses up to another maximum.
+    #[must_use]
+    pub const fn up_to(self, max: Duration) -> Self {
+        Self { max, ..self }
+    }
+
     /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of
     /// it), as from `rand::random()`; any other value counts as 1.
     pub fn next(&mut self, random: f64) -> Duration {

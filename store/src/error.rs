@@ -5,6 +5,8 @@ use std::{fmt, io, time::Duration};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::Inconsistency;
+
 /// Why a store's request failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -34,6 +36,16 @@ pub enum StoreError {
         revision: i64,
         /// A key that differs; or the watched prefix.
         key: String,
+    },
+    /// The store's messages contradict each other, or what it has said before: one of them was lost, repeated or altered. List again.
+    #[error("{key}: {reason}")]
+    Inconsistent {
+        /// What shows it.
+        inconsistency: Inconsistency,
+        /// The key, or the prefix.
+        key: String,
+        /// What was said, and what should have been.
+        reason: String,
     },
     /// The watch cannot deliver a change that exceeds this client's limit. List again: a list skips values that are too large.
     #[error("a change is larger than the {limit} bytes that are read at once")]
@@ -98,6 +110,12 @@ impl StoreError {
     /// True if the store has another history than the reader: it was restored from a backup, emptied or replaced.
     pub(crate) const fn is_other_history(&self) -> bool {
         matches!(self, Self::Rewound { .. } | Self::Replaced { .. })
+    }
+
+    /// True if changes may have been missed, so that only a list helps.
+    pub(crate) const fn needs_list(&self) -> bool {
+        self.is_other_history()
+            || matches!(self, Self::Compacted { .. } | Self::TooLarge { .. } | Self::Inconsistent { .. })
     }
 
     /// The pause that the store asks for; zero if it asks for none.

@@ -7,12 +7,16 @@ mod access;
 mod commit;
 mod failure;
 mod history;
+mod key_text;
+mod known;
 mod lease;
 mod list;
 mod member;
 mod members;
+mod replay;
 mod session;
 mod watch;
+mod window;
 
 use std::sync::Arc;
 
@@ -20,12 +24,14 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::{Leases, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
 pub use access::EtcdAccess;
+use known::KnownPrefixes;
 use members::Members;
 
 /// A store in etcd. Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub struct EtcdStore {
     members: Arc<Members>,
+    known: Arc<KnownPrefixes>,
 }
 
 impl EtcdStore {
@@ -35,13 +41,13 @@ impl EtcdStore {
     /// # Errors
     /// When there is no endpoint.
     pub fn new(endpoints: &[String], access: EtcdAccess) -> Result<Self, StoreError> {
-        Ok(Self { members: Arc::new(Members::new(endpoints, access)?) })
+        Ok(Self { members: Arc::new(Members::new(endpoints, access)?), known: Arc::default() })
     }
 }
 
 impl Store for EtcdStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.members.read(move |session| list::list(session, prefix, None).boxed()).boxed()
+        self.members.read(move |session| list::list(session, &self.known, prefix, None).boxed()).boxed()
     }
 
     fn list_pages<'a>(
@@ -50,8 +56,8 @@ impl Store for EtcdStore {
         pages: &'a PageSender,
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
         async move {
-            let list = self.members.read(move |session| list::list(session, prefix, Some(pages)).boxed());
-            let Snapshot { revision, problems, .. } = list.await?;
+            let list = |session| list::list(session, &self.known, prefix, Some(pages)).boxed();
+            let Snapshot { revision, problems, .. } = self.members.read(list).await?;
             Ok((revision, problems))
         }
         .boxed()
@@ -67,7 +73,16 @@ impl Store for EtcdStore {
         prefix: &'a str,
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        self.members.read(move |session| watch::watch(session, prefix, position).boxed()).boxed()
+        async move {
+            let known = &self.known;
+            let watch = |session| watch::watch(session, Arc::clone(known), prefix, position).boxed();
+            self.members.read(watch).await.inspect_err(|error| {
+                if error.is_other_history() {
+                    known.forget(prefix);
+                }
+            })
+        }
+        .boxed()
     }
 
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {

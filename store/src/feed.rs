@@ -8,12 +8,13 @@ use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Ar
 use futures::{FutureExt, StreamExt};
 use tokio::{
     sync::{Notify, mpsc},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 use tracing::{debug, error, warn};
 
 use crate::{
-    Backoff, Batch, Entry, Position, Problem, Snapshot, Store, StoreError, WatchEvent, WatchStream,
+    Backoff, Batch, Entry, Inconsistency, Position, Problem, Snapshot, Store, StoreError, WatchEvent,
+    WatchStream,
     page::{Page, PageSender},
     position::ListPosition,
 };
@@ -21,6 +22,11 @@ use outage::{Outage, Report};
 
 /// A watch that lasts so long counts as a success: the next failure is followed by the first pause.
 const HEALTHY_DURATION: Duration = Duration::from_secs(5);
+
+/// The longest pause before a list, where no watch lasts as long after those before.
+const MAX_RELIST_PAUSE: Duration = Duration::from_secs(60);
+/// So many lists without such a watch are an outage, also if each of them succeeds.
+const OUTAGE_LISTS: u32 = 5;
 
 /// The events of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +49,14 @@ pub enum FeedEvent {
     /// until the following snapshot.
     Replaced {
         /// How it was noticed.
+        reason: String,
+    },
+    /// The store has said something that cannot be: changes may have been missed. Earlier events remain valid until the following
+    /// snapshot.
+    Inconsistent {
+        /// What shows it.
+        inconsistency: Inconsistency,
+        /// The key, and what was wrong.
         reason: String,
     },
     /// The store is watched again and no change was missed: the end of an outage without a snapshot. Also the answer to
@@ -97,10 +111,14 @@ pub struct Feed {
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
     backoff: Backoff,
+    /// The pauses before lists that follow each other.
+    relists: Backoff,
     /// The position that was delivered; none when a list is due.
     position: Option<Position>,
     /// None while the store is watched.
     outage: Option<Outage>,
+    /// Whether the receiver takes the store for lost.
+    is_reported_down: bool,
     /// The receiver waits for a confirmation that the store answers.
     is_renewing: bool,
     /// The problems that were delivered.
@@ -167,6 +185,7 @@ impl Feed {
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
         let backoff = store.backoff();
+        let relists = backoff.clone().up_to(MAX_RELIST_PAUSE);
         let feed = Self {
             store,
             prefix,
@@ -176,8 +195,10 @@ impl Feed {
             resync,
             renewal,
             backoff,
+            relists,
             position: None,
             outage: None,
+            is_reported_down: false,
             is_renewing: false,
             problems: Vec::new(),
         };
@@ -217,12 +238,26 @@ impl Feed {
         let store = Arc::clone(&self.store);
         let mut watch = self.unless_stopped(store.resume_watch(&self.prefix, &position)).await??;
         let healthy_since = Instant::now();
-        if self.outage.is_some() || self.is_renewing {
+        // After several lists only a watch that lasts ends the outage.
+        let mut is_on_probation = self.is_relisting();
+        if !is_on_probation && (self.outage.is_some() || self.is_renewing) {
             self.end_outage();
             self.send(FeedEvent::Up).await?;
         }
         let error = loop {
-            match self.next(&mut watch).await? {
+            let next = self.next(&mut watch);
+            let event = if is_on_probation {
+                let Ok(event) = timeout_at(healthy_since + HEALTHY_DURATION, next).await else {
+                    is_on_probation = false;
+                    self.end_outage();
+                    self.send(FeedEvent::Up).await?;
+                    continue;
+                };
+                event?
+            } else {
+                next.await?
+            };
+            match event {
                 Ok(event) => {
                     self.backoff.reset();
                     self.pass_on(event, Instant::now()).await?;
@@ -233,6 +268,9 @@ impl Feed {
         // A shorter time does not count, or a watch that always opens and fails would be opened again without pause.
         if healthy_since.elapsed() >= HEALTHY_DURATION {
             self.backoff.reset();
+        }
+        if healthy_since.elapsed() >= MAX_RELIST_PAUSE {
+            self.relists.reset();
         }
         Err(error.into())
     }
@@ -252,7 +290,7 @@ impl Feed {
             let snapshot = listed?;
             debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
             let position = Position::of(&snapshot);
-            self.end_outage();
+            self.on_listed();
             self.problems.clone_from(&snapshot.problems);
             self.send(FeedEvent::Snapshot(snapshot)).await?;
             position
@@ -278,7 +316,7 @@ impl Feed {
             self.pass_page_on(page, &mut position).await?;
         }
         debug!(revision, "listed the store");
-        self.end_outage();
+        self.on_listed();
         self.problems.clone_from(&problems);
         self.send(FeedEvent::List(ListPart::Complete { revision, problems })).await?;
         Ok(position.finish(revision))
@@ -298,8 +336,21 @@ impl Feed {
         }
     }
 
+    /// Whether lists have followed each other for a while.
+    const fn is_relisting(&self) -> bool {
+        self.relists.failures() >= OUTAGE_LISTS
+    }
+
+    fn on_listed(&mut self) {
+        // The list is the answer, and the receiver takes it for the end of the outage.
+        (self.is_renewing, self.is_reported_down) = (false, false);
+        if !self.is_relisting() {
+            self.outage = None;
+        }
+    }
+
     fn end_outage(&mut self) {
-        (self.outage, self.is_renewing) = (None, false);
+        (self.outage, self.is_renewing, self.is_reported_down) = (None, false, false);
     }
 
     async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
@@ -349,18 +400,15 @@ impl Feed {
 
     /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
+        let needs_list = error.needs_list();
+        let backoff = if needs_list { &mut self.relists } else { &mut self.backoff };
         // The store may ask many clients for the same pause at the same moment; the random part comes to it.
-        let pause = error.requested_pause() + self.backoff.next(rand::random());
-        if error.is_other_history() {
-            error!(%error, "the store has other data than before; listing it again");
+        let pause = error.requested_pause() + backoff.next(rand::random());
+        if needs_list {
             self.position = None;
-            if self.send(FeedEvent::Replaced { reason: error.to_string() }).await.is_err() {
-                return ControlFlow::Break(());
-            }
-        } else if matches!(error, StoreError::Compacted { .. } | StoreError::TooLarge { .. }) {
-            warn!(%error, "changes were missed; listing again");
-            self.position = None;
-        } else if self.report_outage(&error).await.is_err() {
+        }
+        let reported = self.report(error, needs_list && !self.is_relisting()).await;
+        if reported.is_err() {
             return ControlFlow::Break(());
         }
         match self.unless_stopped(tokio::time::sleep(pause)).await {
@@ -370,6 +418,30 @@ impl Feed {
             Ok(()) => {}
         }
         ControlFlow::Continue(())
+    }
+
+    /// Reports why the watch ended, and that it is an outage unless a list follows soon.
+    async fn report(&mut self, error: StoreError, is_listed_soon: bool) -> Result<(), Stop> {
+        let event = match &error {
+            StoreError::Inconsistent { inconsistency, .. } => {
+                warn!(%error, "the store contradicts itself; listing it again");
+                let (inconsistency, reason) = (*inconsistency, error.to_string());
+                Some(FeedEvent::Inconsistent { inconsistency, reason })
+            }
+            _ if error.is_other_history() => {
+                error!(%error, "the store has other data than before; listing it again");
+                Some(FeedEvent::Replaced { reason: error.to_string() })
+            }
+            _ if is_listed_soon => {
+                warn!(%error, "changes were missed; listing again");
+                None
+            }
+            _ => None,
+        };
+        if let Some(event) = event {
+            self.send(event).await?;
+        }
+        if is_listed_soon { Ok(()) } else { self.report_outage(&error).await }
     }
 
     async fn report_outage(&mut self, error: &StoreError) -> Result<(), Stop> {
@@ -386,10 +458,11 @@ impl Feed {
             }
             Report::Nothing => debug!(%error, "the store is still lost"),
         }
-        match report {
-            Report::Cause => self.send(FeedEvent::Down { reason }).await,
-            Report::Reminder(_) | Report::Nothing => Ok(()),
+        if report != Report::Cause && self.is_reported_down {
+            return Ok(());
         }
+        self.is_reported_down = true;
+        self.send(FeedEvent::Down { reason }).await
     }
 
     async fn send(&mut self, event: FeedEvent) -> Result<(), Stop> {

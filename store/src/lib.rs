@@ -17,6 +17,7 @@ pub mod feed;
 mod file_versions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod inconsistency;
 pub mod kube;
 pub mod manifest;
 pub mod mirror;
@@ -33,6 +34,7 @@ pub use change::{Batch, Change, Entry, Snapshot};
 pub use error::{Problem, StoreError};
 pub use feed::{Delivery, Feed, FeedEvent, FeedHandle, ListPart};
 pub use file_versions::FileVersions;
+pub use inconsistency::Inconsistency;
 pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
 pub use open::{NodeScope, open, open_for_node};
 pub use packed::PackedEntries;

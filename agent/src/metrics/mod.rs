@@ -123,6 +123,7 @@ impl MetricSink for Metrics {
     fn count(&self, metric: &Metric) {
         match metric {
             Metric::Event(kind) => self.events.count(kind),
+            Metric::StoreRepair(inconsistency) => self.events.count_repair(*inconsistency),
             _ => self.renderers.count(metric),
         }
         if let Some(kube_proxy) = &self.kube_proxy {
@@ -134,6 +135,7 @@ impl MetricSink for Metrics {
 #[cfg(test)]
 mod tests {
     use contiv_renderer::nftables::counters::RefusalReason;
+    use contiv_store::Inconsistency;
 
     use super::*;
 
@@ -141,6 +143,7 @@ mod tests {
     fn metrics_carry_the_prefix_and_exist_from_start_or_first_event() {
         let metrics = Metrics::new(1);
         metrics.count(&Metric::Event("change"));
+        metrics.count(&Metric::StoreRepair(Inconsistency::OldList));
         metrics.count(&Metric::Applied(
             "nftables".into(),
             Duration::from_micros(150),
@@ -161,6 +164,8 @@ mod tests {
             "\nprocess_start_time_seconds ",
             "\nprocess_virtual_memory_bytes ",
             "contiv_events_total{kind=\"change\"} 1",
+            "contiv_store_repairs_total{reason=\"old-list\"} 1",
+            "contiv_store_repairs_total{reason=\"version\"} 0",
             "contiv_sync_failures_total{renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_bucket{le=\"0.0002\",renderer=\"nftables\"} 1",
             "contiv_sync_proxy_rules_duration_seconds_count{renderer=\"nftables\"} 1",

@@ -248,6 +248,10 @@ impl Core {
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
             StoreEvent::Replaced { reason } => self.note("store-replaced", reason),
+            StoreEvent::Inconsistent { inconsistency, reason } => {
+                self.out.push(Output::Count(Metric::StoreRepair(inconsistency)));
+                self.note("store-repair", reason);
+            }
             StoreEvent::Up => {
                 self.report_store_up();
                 self.note("store-up", "nothing was missed".to_owned());

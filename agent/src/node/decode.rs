@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use contiv_external_workloads::{DerivedSlices, UnservedWorkloads};
 use contiv_model::Event;
 use contiv_proto::Key;
-use contiv_store::{Batch, Change, FeedEvent, ListPart, Problem, Snapshot};
+use contiv_store::{Batch, Change, FeedEvent, Inconsistency, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
 
 use value::{DecodedValue, decode, decode_deletion};
@@ -35,6 +35,13 @@ pub enum StoreEvent {
     /// The store has other data than before; a list follows.
     Replaced {
         /// How it was detected.
+        reason: String,
+    },
+    /// The store has said something that cannot be; a list follows.
+    Inconsistent {
+        /// What shows it.
+        inconsistency: Inconsistency,
+        /// The key, and what was wrong.
         reason: String,
     },
     /// The watch of the store goes on, and nothing was missed.
@@ -144,6 +151,9 @@ impl Decoder {
                 StoreEvent::Down { reason }
             }
             FeedEvent::Replaced { reason } => StoreEvent::Replaced { reason },
+            FeedEvent::Inconsistent { inconsistency, reason } => {
+                StoreEvent::Inconsistent { inconsistency, reason }
+            }
             FeedEvent::Up => StoreEvent::Up,
         })
     }

@@ -9,6 +9,7 @@ use std::{
 
 use contiv_model::{ChangeSet, Families, InterfaceName, LocalInterfaces, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
+use contiv_store::Inconsistency;
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -198,6 +199,8 @@ pub enum Metric {
     Renderer(Arc<str>),
     /// An event of this kind was recorded.
     Event(&'static str),
+    /// The store has said something that cannot be, and is listed again.
+    StoreRepair(Inconsistency),
     /// The renderer of this node's traffic has new work, which concerns these families.
     Queued(Families),
     /// A renderer has applied work of this extent, which took this long.

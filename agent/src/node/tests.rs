@@ -12,7 +12,7 @@ mod warnings;
 use std::{collections::BTreeSet, time::Duration};
 
 use contiv_model::ServiceId;
-use contiv_store::{FeedEvent, ListPart, Mirror, Problem};
+use contiv_store::{FeedEvent, Inconsistency, ListPart, Mirror, Problem};
 
 use super::{Core, Input, Outcome, Record, Request};
 use crate::{
@@ -64,6 +64,21 @@ async fn renderer_gets_nothing_before_the_first_snapshot() {
     }
     let status = harness.status().await;
     assert_eq!((status.ready, status.synced, status.store_down), (true, true, None));
+}
+
+#[tokio::test]
+async fn contradiction_of_the_store_is_recorded_and_counted() {
+    let (spec, mut renderer) = TestRenderer::new("test");
+    let harness = Harness::start(vec![spec], vec![]);
+    harness.deliver(web()).await;
+    assert_eq!(renderer.call().await, Call::Resync(names(&["web"])));
+    let (inconsistency, reason) = (Inconsistency::Version, "/a: version 3 came".to_owned());
+    harness.deliver(FeedEvent::Inconsistent { inconsistency, reason }).await;
+    let records = harness.history(|records| records.len() == 2).await;
+    assert_eq!((records[1].kind, &*records[1].description), ("store-repair", "/a: version 3 came"));
+    let text = harness.metrics.text(Exposition::Prometheus).unwrap();
+    assert!(text.contains("contiv_store_repairs_total{reason=\"version\"} 1"), "{text}");
+    assert!(harness.status().await.synced, "the services stay as they are");
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,7 +153,7 @@ impl SourceAndStored {
             }
             FeedEvent::Up => self.is_fresh = true,
             // A snapshot with the whole list follows.
-            FeedEvent::Replaced { .. } | FeedEvent::List(_) => {}
+            FeedEvent::Replaced { .. } | FeedEvent::Inconsistent { .. } | FeedEvent::List(_) => {}
         }
     }
 
@@ -165,7 +165,11 @@ impl SourceAndStored {
             }
             FeedEvent::Changed(batch) => self.state.change_stored(batch),
             FeedEvent::Down { .. } => self.stats.count_outage(self.kind),
-            FeedEvent::Up | FeedEvent::Replaced { .. } | FeedEvent::Problems(_) | FeedEvent::List(_) => {}
+            FeedEvent::Up
+            | FeedEvent::Replaced { .. }
+            | FeedEvent::Inconsistent { .. }
+            | FeedEvent::Problems(_)
+            | FeedEvent::List(_) => {}
         }
     }
 }

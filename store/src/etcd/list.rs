@@ -6,9 +6,12 @@ use bytes::Bytes;
 use contiv_proto::{Key, Kind};
 use etcd_client::{GetOptions, GetResponse, KvClient, ResponseHeader};
 use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 
 use super::{
     failure::{self, Failure},
+    key_text::key_text,
+    known::{KnownPrefixes, ListCheck, ListPage},
     session::{MAX_PAGE_BYTES, MAX_RESPONSE_BYTES, Session},
 };
 use crate::{Entry, PageSender, Problem, Snapshot, StoreError};
@@ -50,14 +53,37 @@ enum PageError {
 /// none.
 pub(super) async fn list(
     session: Session,
+    known: &KnownPrefixes,
+    prefix: &str,
+    sender: Option<&PageSender>,
+) -> Result<Snapshot, Failure> {
+    let check = Mutex::new(known.begin_list(prefix));
+    let listed = list_checked(&session, &check, prefix, sender).await;
+    match (listed, check.into_inner()) {
+        (Ok(snapshot), check) => {
+            known.end_list(prefix, check)?;
+            Ok(snapshot)
+        }
+        (Err(failure @ Failure::Store(StoreError::Inconsistent { .. })), _) => Err(failure),
+        (Err(failure), check) => {
+            known.abandon_list(prefix, check);
+            Err(failure)
+        }
+    }
+}
+
+async fn list_checked(
+    session: &Session,
+    check: &Mutex<ListCheck>,
     prefix: &str,
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
     for _ in 0..MAX_LIST_ATTEMPTS {
+        check.lock().restart();
         if let Some(sender) = sender {
             sender.begin().await;
         }
-        match pages(&session, prefix, sender).await {
+        match pages(session, check, prefix, sender).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(PageError::Failed(failure)) => return Err(failure),
             Err(PageError::Compacted) => {}
@@ -73,14 +99,19 @@ pub(super) async fn list(
     Err(session.unavailable(reason).into())
 }
 
-async fn pages(session: &Session, prefix: &str, sender: Option<&PageSender>) -> Result<Snapshot, PageError> {
+async fn pages(
+    session: &Session,
+    check: &Mutex<ListCheck>,
+    prefix: &str,
+    sender: Option<&PageSender>,
+) -> Result<Snapshot, PageError> {
     let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
-    let mut first = Pages::new(session, sender, 0);
+    let mut first = Pages::new(session, check, sender, 0);
     // etcd answers with the revision it read, which pins the pages that follow.
     let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
     let revision = first.read.revision;
     let rest = split(&Range { from, end: whole.end }, &kind_prefixes());
-    let ranges = stream::iter(rest).map(|range| Pages::new(session, sender, revision).all(range));
+    let ranges = stream::iter(rest).map(|range| Pages::new(session, check, sender, revision).all(range));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
     for part in parts {
@@ -115,6 +146,7 @@ fn split(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
 /// Reads page after page.
 struct Pages<'a> {
     session: &'a Session,
+    check: &'a Mutex<ListCheck>,
     sender: Option<&'a PageSender>,
     kv: KvClient,
     limit: i64,
@@ -123,9 +155,14 @@ struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     /// Pages at `revision`; with 0, at the revision of the first page.
-    fn new(session: &'a Session, sender: Option<&'a PageSender>, revision: i64) -> Self {
+    fn new(
+        session: &'a Session,
+        check: &'a Mutex<ListCheck>,
+        sender: Option<&'a PageSender>,
+        revision: i64,
+    ) -> Self {
         let read = Snapshot { revision, ..Snapshot::default() };
-        Self { session, sender, kv: session.kv(), limit: FIRST_PAGE_KEYS, read }
+        Self { session, check, sender, kv: session.kv(), limit: FIRST_PAGE_KEYS, read }
     }
 
     async fn all(mut self, range: Range) -> Result<Snapshot, PageError> {
@@ -144,13 +181,15 @@ impl<'a> Pages<'a> {
             match get_page(self.session, &mut self.kv, from.clone(), options.clone()).await {
                 Err(PageError::TooLarge) if self.limit > 1 => self.limit = (self.limit / 8).max(1),
                 Err(PageError::TooLarge) => {
-                    let page = get_page(self.session, &mut self.kv, from, options.with_keys_only()).await?;
+                    let options = options.with_keys_only();
+                    let page = get_page(self.session, &mut self.kv, from.clone(), options).await?;
                     self.read.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
                     break page;
                 }
                 page => break page?,
             }
         };
+        let limit = self.limit;
         // It grows in steps, since the next value may be too large as well.
         let sizes = page.kvs().iter().map(|pair| pair.value().len());
         self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
@@ -161,6 +200,7 @@ impl<'a> Pages<'a> {
             }
         }
         let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
+        self.check(&page, &from, limit).map_err(|error| PageError::Failed(error.into()))?;
         let mut entries = Vec::with_capacity(page.kvs().len());
         for pair in page.take_kvs() {
             let mut entry = entry(pair);
@@ -175,6 +215,24 @@ impl<'a> Pages<'a> {
             None => self.read.entries.extend(entries),
         }
         Ok(next)
+    }
+
+    fn check(&self, page: &GetResponse, from: &[u8], limit: i64) -> Result<(), StoreError> {
+        let mut check = self.check.lock();
+        let said = ListPage {
+            from,
+            limit,
+            count: page.count(),
+            revision: self.read.revision,
+            has_more: page.more(),
+        };
+        check.begin_page(said, page.kvs().len())?;
+        let mut previous: &[u8] = &[];
+        for pair in page.kvs() {
+            check.add(previous, &pair.0)?;
+            previous = pair.key();
+        }
+        Ok(())
     }
 }
 
@@ -225,21 +283,6 @@ pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     Entry { key: key_text(key), value: Bytes::from(value), create_revision, mod_revision }
 }
 
-/// Contiv's keys are ASCII. Other keys are made readable, and are rejected when parsed. Distinct keys stay distinct: each byte
-/// that is not UTF-8 becomes a replacement character and the byte.
-pub(super) fn key_text(key: Vec<u8>) -> String {
-    String::from_utf8(key).unwrap_or_else(|error| {
-        let mut text = String::new();
-        for chunk in error.as_bytes().utf8_chunks() {
-            text.push_str(chunk.valid());
-            text.extend(
-                chunk.invalid().iter().map(|byte| format!("{}{byte:02x}", char::REPLACEMENT_CHARACTER)),
-            );
-        }
-        text
-    })
-}
-
 /// The first possible key with `prefix`. etcd takes an empty key as none.
 pub(super) fn first_key(prefix: &str) -> Vec<u8> {
     if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() }
@@ -285,13 +328,6 @@ mod tests {
         let [first, last] = &split(&no_end, &cuts)[..] else { panic!() };
         assert_eq!((&*first.end, &*last.from, &*last.end), (&b"/b/"[..], &b"/b/"[..], &[0][..]));
         assert_eq!(split(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
-    }
-
-    #[test]
-    fn keys_not_in_utf8_become_readable_and_stay_distinct() {
-        assert_eq!(key_text(b"/a\xffb\xf0\x9f/".to_vec()), "/a\u{fffd}ffb\u{fffd}f0\u{fffd}9f/");
-        assert_ne!(key_text(b"/a\xff".to_vec()), key_text(b"/a\xfe".to_vec()));
-        assert_eq!(key_text("/\u{e9}".as_bytes().to_vec()), "/\u{e9}");
     }
 
     #[test]

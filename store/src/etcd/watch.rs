@@ -1,6 +1,6 @@
 //! Watches changes after a revision, without a gap.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use etcd_client::{Error, GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
@@ -9,18 +9,18 @@ use futures::{
     future::{Either, select},
     stream,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     failure::{self, Failure},
     history,
-    list::key_text,
+    key_text::key_text,
+    known::{DELETE, KnownKeys, KnownPrefixes},
+    replay::Replays,
     session::{MAX_RESPONSE_BYTES, Session},
 };
 use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream};
 
-/// `DELETE` of etcd's `mvccpb.Event.EventType`.
-const DELETE: i32 = 1;
 /// The `watch_id` of an answer to a request for progress.
 const ALL_WATCHES: i64 = -1;
 /// After so much time without a message the progress of a watch is requested,
@@ -36,6 +36,7 @@ const MAX_BATCH_BYTES: usize = 4 << 20;
 /// Opens a watch on all changes below `prefix` after `position`.
 pub(super) async fn watch(
     session: Session,
+    known: Arc<KnownPrefixes>,
     prefix: &str,
     position: &Position,
 ) -> Result<WatchStream, Failure> {
@@ -43,22 +44,35 @@ pub(super) async fn watch(
     // Starts one revision early: after a compaction at the next one, etcd (3.4.23, for one) still accepts a watch from there,
     // but has forgotten the deletions of that revision. A watch from an earlier one is refused.
     let responses = open(&session, prefix, position, revision.max(1)).await?;
+    let keys = known.take(prefix, revision);
+    let replays = Replays::start(session.clone(), prefix.to_owned(), Arc::clone(&keys.window));
     let watch = Watch {
         session,
+        known,
+        keys,
         prefix: prefix.to_owned(),
         responses,
-        known: position.clone(),
+        start: position.clone(),
         begins_early: true,
         revision,
         begun: Vec::new(),
     };
-    Ok(stream::try_unfold(watch, |mut watch| async move {
-        let batch = watch.next().await.inspect_err(|error| {
-            if matches!(error, StoreError::Unavailable { .. }) {
+    Ok(stream::try_unfold((watch, replays), |(mut watch, mut replays)| async move {
+        let next = tokio::select! {
+            biased;
+            next = watch.next() => next,
+            difference = replays.difference() => Err(difference),
+        };
+        let batch = next.inspect_err(|error| {
+            if matches!(error, StoreError::Inconsistent { .. }) {
+                watch.keys.set_suspect();
+            }
+            // Another member may not lie.
+            if matches!(error, StoreError::Unavailable { .. } | StoreError::Inconsistent { .. }) {
                 watch.session.give_up();
             }
         })?;
-        Ok(Some((WatchEvent::Changed(batch), watch)))
+        Ok(Some((WatchEvent::Changed(batch), (watch, replays))))
     })
     .boxed())
 }
@@ -100,8 +114,12 @@ struct Watch {
     session: Session,
     prefix: String,
     responses: etcd_client::WatchStream,
+    /// What is known of all keys.
+    keys: KnownKeys,
+    /// Gets them when this ends.
+    known: Arc<KnownPrefixes>,
     /// The position of the reader when the watch began; changes up to here are not delivered.
-    known: Position,
+    start: Position,
     /// Whether the watch began at that position, and not after it.
     begins_early: bool,
     /// The newest revision that was delivered.
@@ -131,9 +149,11 @@ impl Watch {
             if response.events.is_empty() && events.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
                 self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
+                self.keys.advance(self.revision);
                 return Ok(Batch { revision: self.revision, changes: Vec::new() });
             }
-            let known = self.known.revision();
+            self.keys.check_order(&response.events)?;
+            let known = self.start.revision();
             events.extend(response.events.into_iter().filter(|event| revision_of(event) > known));
             if response.fragment {
                 self.begun = unfinished(&mut events);
@@ -144,6 +164,8 @@ impl Watch {
             }
             if let Some(newest) = events.last() {
                 self.revision = revision_of(newest).max(self.revision);
+                events.iter().try_for_each(|event| self.keys.follow(event))?;
+                self.keys.advance(self.revision);
                 let changes = events.into_iter().filter_map(change).collect();
                 return Ok(Batch { revision: self.revision, changes });
             }
@@ -152,14 +174,14 @@ impl Watch {
 
     /// True if a change that the reader has already may still come.
     fn is_at_start(&self) -> bool {
-        self.begins_early && self.revision == self.known.revision()
+        self.begins_early && self.revision == self.start.revision()
     }
 
     /// Skips the change that the reader has already: it was too large then, and is so again.
     async fn begin_later(&mut self) -> Result<(), StoreError> {
         self.begins_early = false;
         // Nothing was missed if the preceding revision still exists, which is confirmed too.
-        self.responses = open(&self.session, &self.prefix, &self.known, self.known.revision() + 1).await?;
+        self.responses = open(&self.session, &self.prefix, &self.start, self.start.revision() + 1).await?;
         Ok(())
     }
 
@@ -167,12 +189,16 @@ impl Watch {
     ///
     /// Time counts only while the reader waits here: a slow reader does not make a dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
+        self.keys.window.lock().start_waiting(Instant::now());
         let response = match timeout(PROGRESS_REQUEST_DELAY, self.responses.message()).await {
             Ok(response) => response,
             Err(_) => self.ask_for_progress().await?,
         };
         match response {
             Ok(Some(response)) => {
+                if !response.events().is_empty() {
+                    self.keys.window.lock().stop_waiting();
+                }
                 // A concurrent change is not the answer.
                 if response.watch_id() == ALL_WATCHES {
                     self.session.progress_answered();
@@ -218,6 +244,12 @@ impl Watch {
             }
             Err(_) => Err(session.unavailable(format!("the watch has sent nothing for {silence:?}"))),
         }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.known.put_back(&self.prefix, std::mem::take(&mut self.keys));
     }
 }
 

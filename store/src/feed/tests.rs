@@ -352,6 +352,54 @@ async fn missed_changes_make_it_list_again_without_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_without_a_lasting_watch_are_an_outage_with_growing_pauses() {
+    let (mut stage, watch) = Stage::watching().await;
+    let compacted = || StoreError::Compacted { requested: 6, oldest: 8 };
+    let start = Instant::now();
+    watch.send(Err(compacted())).unwrap();
+    let mut lists = 0;
+    while start.elapsed() < Duration::from_secs(600) {
+        stage.answer_list(Ok(9)).await;
+        lists += 1;
+        assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
+        stage.refuse_watch(compacted()).await;
+        if lists + 1 >= OUTAGE_LISTS {
+            assert_eq!(stage.next().await, FeedEvent::Down { reason: compacted().to_string() });
+        }
+    }
+    assert!((15..35).contains(&lists), "{lists} lists in ten minutes");
+    stage.answer_list(Ok(9)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
+    let watch = stage.answer_watch(9).await;
+    let opened = Instant::now();
+    watch.send(Ok(WatchEvent::Changed(batch(10)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(10)));
+    assert_eq!(stage.next().await, FeedEvent::Up);
+    assert_eq!(opened.elapsed(), HEALTHY_DURATION);
+    tokio::time::sleep(MAX_RELIST_PAUSE).await;
+    let start = Instant::now();
+    watch.send(Err(compacted())).unwrap();
+    stage.answer_list(Ok(9)).await;
+    assert!(start.elapsed() < Duration::from_secs(1), "a watch that lasted begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn inconsistency_is_reported_with_its_key_and_listed() {
+    let (mut stage, watch) = Stage::watching().await;
+    let lie = StoreError::Inconsistent {
+        inconsistency: Inconsistency::Order,
+        key: "/a".to_owned(),
+        reason: "twice".to_owned(),
+    };
+    watch.send(Err(lie)).unwrap();
+    let expected =
+        FeedEvent::Inconsistent { inconsistency: Inconsistency::Order, reason: "/a: twice".to_owned() };
+    assert_eq!(stage.next().await, expected);
+    stage.answer_list(Ok(9)).await;
+    assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn store_with_other_data_is_reported_and_listed_again() {
     for error in [
         StoreError::Rewound { requested: 5, newest: 2 },

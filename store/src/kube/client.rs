@@ -3,7 +3,7 @@
 use std::{env, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -242,10 +242,12 @@ impl Client {
             .header(header::ACCEPT_ENCODING, encoding)
             .body(body)
             .map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
+        let path = request.uri().path().to_owned();
         let answer = timeout(ANSWER_TIMEOUT, self.current().await.send(request)).await;
         let answer = answer.map_err(|_| timeout_error(&self.endpoint))?;
         let answer = answer.map_err(|error| unavailable(&self.endpoint, chain(&error)))?;
-        if answer.status().is_success() {
+        let media_type = foreign_media_type(answer.headers());
+        if answer.status().is_success() && media_type.is_none() {
             return Ok(answer);
         }
         let code = answer.status().as_u16();
@@ -254,8 +256,20 @@ impl Client {
             timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect()).await;
         let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
-        Err(failure::of(&self.endpoint, resource, &failure::status(code, &body), pause))
+        let mut status = failure::status(code, &body);
+        if let Some(media_type) = media_type {
+            // Of another server, such as a proxy on the way.
+            status.message = format!("{path} was answered with {media_type}: {}", status.message);
+        }
+        Err(failure::of(&self.endpoint, resource, &status, pause))
     }
+}
+
+/// The type of an answer that no API server gives.
+fn foreign_media_type(headers: &HeaderMap) -> Option<String> {
+    let media_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let is_known = ["json", "protobuf", "text/plain"].iter().any(|known| media_type.contains(known));
+    (!is_known).then(|| media_type.to_owned())
 }
 
 /// Program, version and system, as kubectl and kube-proxy name themselves.

@@ -5,12 +5,19 @@ use std::fmt::Write;
 use contiv_proto::Key;
 
 use super::{
-    client::Client, entries::Entries, failure::Failure, object::receive, protobuf::ListMetadata,
-    query::escape, resource::Resource,
+    client::Client,
+    entries::Entries,
+    failure::{Failure, unavailable},
+    object::receive,
+    protobuf::ListMetadata,
+    query::escape,
+    resource::Resource,
 };
 
 /// Objects per page, as in client-go.
 const PAGE_SIZE: u32 = 500;
+/// The limit of pages: ten million objects.
+const MAX_PAGES: usize = 20_000;
 
 /// The state of a type to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +39,17 @@ pub(super) async fn list(
     entries: &mut Entries<'_>,
 ) -> Result<String, Failure> {
     let mut next = String::new();
-    loop {
+    for _ in 0..MAX_PAGES {
         let page = add_page(client, resource, &query(resource, origin, &next), entries).await?;
         if page.next.is_empty() {
             return Ok(page.resource_version);
         }
+        if page.next == next {
+            break;
+        }
         next = page.next;
     }
+    Err(unavailable(&client.endpoint, format!("a list of {} has no last page", resource.name())).into())
 }
 
 /// The newest version of a type.

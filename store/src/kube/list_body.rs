@@ -19,12 +19,13 @@ use tokio::time::timeout;
 use super::{
     failure::{ANSWER_TIMEOUT, Failure, chain, timeout_error, unavailable},
     items::ItemSplitter,
-    protobuf::{self, ListMetadata, ListSplitter},
+    protobuf::{self, ListMetadata, ListSplitter, check_kind},
 };
 
 /// An answer that has begun.
 pub(super) struct ListBody {
     endpoint: Arc<str>,
+    kind: Kind,
     chunks: BoxStream<'static, io::Result<Bytes>>,
     decoder: Decoder,
     splitter: Splitter,
@@ -37,15 +38,35 @@ enum Splitter {
 }
 
 /// A list in JSON without its items.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Envelope {
+    kind: String,
     metadata: ListMetadata,
+    /// Of a `Status`.
+    message: String,
 }
 
 enum Decoder {
     Plain,
     /// The output is taken after each chunk.
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+}
+
+impl Envelope {
+    /// The metadata of a list of this type. Anything else, such as a `Status`, would be a list without objects.
+    fn into_metadata(self, kind: Kind) -> Result<ListMetadata, String> {
+        let Self { kind: said, metadata, message } = self;
+        if let Err(problem) = check_kind(kind, said.strip_suffix("List").unwrap_or_default()) {
+            let said = if said.is_empty() { "an answer without a kind" } else { &said };
+            let problem = if message.is_empty() { problem } else { message };
+            return Err(format!("the answer is {said}: {problem}"));
+        }
+        if metadata.resource_version.is_empty() {
+            return Err("it has no resourceVersion".to_owned());
+        }
+        Ok(metadata)
+    }
 }
 
 impl ListBody {
@@ -62,7 +83,7 @@ impl ListBody {
             _ => Decoder::Plain,
         };
         let chunks = answer.into_body().into_data_stream().map_err(|error| io::Error::other(chain(&error)));
-        Self { endpoint, chunks: chunks.boxed(), decoder, splitter }
+        Self { endpoint, kind, chunks: chunks.boxed(), decoder, splitter }
     }
 
     /// Waits for the next part of the answer, and calls `show` with each item that it completes, in JSON. False at the end.
@@ -90,16 +111,17 @@ impl ListBody {
 
     /// The list's metadata, after the last part.
     pub(super) fn finish(self) -> Result<ListMetadata, Failure> {
-        let Self { endpoint, splitter, .. } = self;
-        let metadata = match splitter {
-            Splitter::Json(splitter) => splitter.finish().and_then(|envelope| {
-                let Envelope { metadata } =
-                    serde_json::from_slice(&envelope).map_err(|error| error.to_string())?;
-                Ok(metadata)
-            }),
-            Splitter::Protobuf(_, splitter) => splitter.finish(),
+        let Self { endpoint, kind, splitter, .. } = self;
+        let envelope = match splitter {
+            Splitter::Json(splitter) => splitter
+                .finish()
+                .and_then(|envelope| serde_json::from_slice(&envelope).map_err(|error| error.to_string())),
+            Splitter::Protobuf(_, splitter) => {
+                splitter.finish().map(|(kind, metadata)| Envelope { kind, metadata, ..Envelope::default() })
+            }
         };
-        Ok(metadata.map_err(|reason| unavailable(&endpoint, reason))?)
+        let metadata = envelope.and_then(|envelope| envelope.into_metadata(kind));
+        Ok(metadata.map_err(|reason| unavailable(&endpoint, format!("a list of {kind}: {reason}")))?)
     }
 }
 

@@ -66,10 +66,26 @@ struct Metadata<'a> {
     annotations: Option<BTreeMap<Cow<'a, str>, IgnoredAny>>,
 }
 
-/// The `resourceVersion` of an object of any type, as in a bookmark.
+/// The `kind` of an object of a watch; protobuf was checked when it was read.
+#[derive(Debug, Deserialize)]
+struct Typed<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// The `kind` of an object in JSON.
 ///
 /// # Errors
 /// When it has none.
+pub(super) fn kind_of(json: &str) -> Result<Cow<'_, str>, String> {
+    let Typed { kind } = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Ok(kind)
+}
+
+/// The `resourceVersion` of an object of any type, as in a bookmark.
+///
+/// # Errors
+/// When it cannot be read.
 pub(super) fn version_of(json: &str) -> Result<String, String> {
     let head: Head<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
     Ok(head.metadata.resource_version)

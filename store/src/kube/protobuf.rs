@@ -12,7 +12,7 @@ use prost::Message;
 use serde::Serialize;
 
 pub(super) use list::{ListMetadata, ListSplitter};
-use messages::MAGIC;
+use messages::{MAGIC, TypeMeta};
 
 /// The media type; that of a watch has a parameter.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -20,6 +20,8 @@ const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The message around an object or list, `runtime.Unknown`, after [`MAGIC`].
 #[derive(Clone, PartialEq, Message)]
 struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    type_meta: Option<TypeMeta>,
     #[prost(bytes = "bytes", tag = "2")]
     raw: bytes::Bytes,
 }
@@ -78,9 +80,22 @@ pub(super) fn event_to_json(kind: Kind, event: bytes::Bytes) -> Result<(String, 
     if !object.starts_with(MAGIC) {
         return Err("an event without an object in protobuf".to_owned());
     }
-    let Unknown { raw } = Unknown::decode(object.slice(MAGIC.len()..)).map_err(|error| error.to_string())?;
-    let json = if r#type == "ERROR" { to_json::<messages::Status>(&raw)? } else { item_to_json(kind, &raw)? };
+    let Unknown { type_meta, raw } =
+        Unknown::decode(object.slice(MAGIC.len()..)).map_err(|error| error.to_string())?;
+    if r#type == "ERROR" {
+        return Ok((r#type, to_json::<messages::Status>(&raw)?));
+    }
+    check_kind(kind, &type_meta.unwrap_or_default().kind)?;
+    let json = item_to_json(kind, &raw)?;
     Ok((r#type, json))
+}
+
+/// Fails unless an object says that it is of this type.
+pub(super) fn check_kind(expected: Kind, said: &str) -> Result<(), String> {
+    match said.parse::<Kind>() {
+        Ok(kind) if kind == expected => Ok(()),
+        _ => Err(format!("it is a {said:?}, and no {expected}")),
+    }
 }
 
 /// The `Status` of an answer with an error as JSON; none if it is not in protobuf.

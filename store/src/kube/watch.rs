@@ -2,6 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
+use contiv_proto::Key;
 use futures::{Stream, stream};
 use kube::core::Status;
 use rand::RngExt;
@@ -14,9 +15,9 @@ use super::{
     object::{ReceivedObject, receive, version_of},
     query::escape,
     resource::Resource,
-    watch_body::{WatchBody, WatchEvent},
+    watch_body::{WatchBody, WatchBodyError, WatchEvent},
 };
-use crate::StoreError;
+use crate::{Inconsistency, StoreError};
 
 /// The maximum duration of one request. Each asks for a random duration between half of this and this, as in client-go, so that
 /// connections are redistributed over several servers from time to time.
@@ -123,34 +124,66 @@ impl Watch {
     /// The next event; none when the request ends, or was silent for long.
     async fn event(&mut self) -> Result<Option<WatchEvent>, StoreError> {
         let Ok(event) = timeout(IDLE_TIMEOUT, self.answer.next()).await else { return Ok(None) };
-        event.map_err(|reason| self.failed(&reason))
+        event.map_err(|error| match error {
+            WatchBodyError::Lost(reason) => self.failed(&reason),
+            WatchBodyError::NoEvent(reason) => self.unusable(reason),
+        })
     }
 
     fn failed(&self, reason: &str) -> StoreError {
         unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
     }
 
+    /// The error of an event that cannot be used. The same would come again: a list goes past it.
+    fn unusable(&self, reason: String) -> StoreError {
+        let (inconsistency, key) = (Inconsistency::Unusable, Key::prefix(self.resource.kind));
+        StoreError::Inconsistent { inconsistency, key, reason }
+    }
+
+    /// Fails if an event is older than one before it: an object would go back to an earlier state.
+    fn check_order(&self, version: &str, change: Option<&WatchChange>) -> Result<(), StoreError> {
+        if version.is_empty() {
+            return Err(self.unusable("an event has no resourceVersion".to_owned()));
+        }
+        // A version that is not a number cannot be compared.
+        let (Ok(before), Ok(now)) = (self.version.parse::<i64>(), version.parse::<i64>()) else {
+            return Ok(());
+        };
+        if now >= before {
+            return Ok(());
+        }
+        let key = match change {
+            Some(WatchChange::Put(received)) => received.key.clone(),
+            Some(WatchChange::Delete { key }) => key.clone(),
+            None => Key::prefix(self.resource.kind),
+        };
+        let reason = format!("version {now} of it came after version {before}");
+        Err(StoreError::Inconsistent { inconsistency: Inconsistency::Order, key, reason })
+    }
+
     fn read(&mut self, event: &WatchEvent) -> Result<ResourceEvent, StoreError> {
         let failed = |reason: String| self.failed(&reason);
+        let unusable = |reason: String| self.unusable(reason);
         let WatchEvent { event, object } = event;
         let receive = || receive(self.resource.kind, object);
         let (version, change) = match event.as_str() {
             "ADDED" | "MODIFIED" => {
-                let received = receive().map_err(failed)?;
+                let received = receive().map_err(unusable)?;
                 (received.version.clone(), Some(WatchChange::Put(received)))
             }
             "DELETED" => {
-                let ReceivedObject { key, version, .. } = receive().map_err(failed)?;
+                let ReceivedObject { key, version, .. } = receive().map_err(unusable)?;
                 (version, Some(WatchChange::Delete { key }))
             }
-            "BOOKMARK" => (version_of(object).map_err(failed)?, None),
+            "BOOKMARK" => (version_of(object).map_err(unusable)?, None),
             "ERROR" => {
                 let status: Status =
                     serde_json::from_str(object).map_err(|error| failed(error.to_string()))?;
                 return Err(if is_gone(&status) { expired(self.revision) } else { failed(status.message) });
             }
-            other => return Err(failed(format!("an event of the unknown type {other:?}"))),
+            other => return Err(unusable(format!("an event has the unknown type {other:?}"))),
         };
+        self.check_order(&version, change.as_ref())?;
         self.version.clone_from(&version);
         Ok(ResourceEvent { resource: self.resource.clone(), version, change })
     }

@@ -10,11 +10,26 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::protobuf;
+use super::{object::kind_of, protobuf};
 
 /// The limit of one event.
 const MAX_EVENT_SIZE: u32 = 16 << 20;
 const IS_CUT: &str = "the connection ended within an event";
+
+/// Why there is no next event.
+#[derive(Debug)]
+pub(super) enum WatchBodyError {
+    /// The connection is lost.
+    Lost(String),
+    /// What has arrived is no event of this type.
+    NoEvent(String),
+}
+
+impl WatchBodyError {
+    fn lost(error: &io::Error) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
 
 /// An answer that has begun.
 pub(super) struct WatchBody {
@@ -52,32 +67,39 @@ impl WatchBody {
     ///
     /// # Errors
     /// When the connection is lost, and when it is no event or too large.
-    pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, String> {
+    pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
         if self.is_protobuf { self.next_message().await } else { self.next_line().await }
     }
 
     /// An event is one line.
-    async fn next_line(&mut self) -> Result<Option<WatchEvent>, String> {
-        let mut line = String::new();
+    async fn next_line(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
+        let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(MAX_EVENT_SIZE.into());
-        let size = limited.read_line(&mut line).await.map_err(|error| error.to_string())?;
+        let size =
+            limited.read_until(b'\n', &mut line).await.map_err(|error| WatchBodyError::lost(&error))?;
         if size == 0 {
             return Ok(None);
         }
-        if !line.ends_with('\n') {
+        if line.last() != Some(&b'\n') {
             return Err(if size as u64 == u64::from(MAX_EVENT_SIZE) {
                 too_large()
             } else {
-                IS_CUT.to_owned()
+                WatchBodyError::Lost(IS_CUT.to_owned())
             });
         }
-        let Line { event, object } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let no_event = |reason: String| WatchBodyError::NoEvent(reason);
+        let Line { event, object } =
+            serde_json::from_slice(&line).map_err(|error| no_event(error.to_string()))?;
+        if event != "ERROR" {
+            let kind = kind_of(object.get()).map_err(no_event)?;
+            protobuf::check_kind(self.kind, &kind).map_err(no_event)?;
+        }
         Ok(Some(WatchEvent { event: event.to_owned(), object: object.get().to_owned() }))
     }
 
     /// An event is a message, after its size.
-    async fn next_message(&mut self) -> Result<Option<WatchEvent>, String> {
-        if self.reader.fill_buf().await.map_err(|error| error.to_string())?.is_empty() {
+    async fn next_message(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
+        if self.reader.fill_buf().await.map_err(|error| WatchBodyError::lost(&error))?.is_empty() {
             return Ok(None);
         }
         let mut size = [0; 4];
@@ -88,19 +110,20 @@ impl WatchBody {
         }
         let mut message = vec![0; size as usize];
         self.read_exact(&mut message).await?;
-        let (event, object) = protobuf::event_to_json(self.kind, message.into())?;
+        let (event, object) =
+            protobuf::event_to_json(self.kind, message.into()).map_err(WatchBodyError::NoEvent)?;
         Ok(Some(WatchEvent { event, object }))
     }
 
-    async fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+    async fn read_exact(&mut self, bytes: &mut [u8]) -> Result<(), WatchBodyError> {
         let read = self.reader.read_exact(bytes).await;
         read.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => IS_CUT.to_owned(),
-            _ => error.to_string(),
+            io::ErrorKind::UnexpectedEof => WatchBodyError::Lost(IS_CUT.to_owned()),
+            _ => WatchBodyError::lost(&error),
         })
     }
 }
 
-fn too_large() -> String {
-    format!("an event is larger than {MAX_EVENT_SIZE} bytes")
+fn too_large() -> WatchBodyError {
+    WatchBodyError::NoEvent(format!("an event is larger than {MAX_EVENT_SIZE} bytes"))
 }

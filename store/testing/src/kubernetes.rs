@@ -249,6 +249,20 @@ current-context: here
         self.change(|_| ());
     }
 
+    /// Sends watches of a type, a plural as in `services`, this event, which is not true: its type, and an object in JSON.
+    pub fn send_false_event(&self, resource: &str, event: &str, object: &Value) {
+        let event = (event.to_owned(), object.to_string());
+        self.shared.faults.lock().events.entry(resource.to_owned()).or_default().push(event);
+        self.change(|_| ());
+    }
+
+    /// Answers lists of a type, a plural as in `services`, with this media type and text instead.
+    pub fn answer_lists(&self, resource: &str, answer: Option<(&'static str, &str)>) {
+        let lists = &mut self.shared.faults.lock().lists;
+        lists.remove(resource);
+        lists.extend(answer.map(|(media_type, text)| (resource.to_owned(), (media_type, text.to_owned()))));
+    }
+
     /// Saves all objects with the version.
     pub fn back_up(&self) -> ApiServerBackup {
         ApiServerBackup(self.shared.cluster.borrow().clone())

@@ -3,6 +3,7 @@
 mod commits;
 mod feed;
 mod grpc_proxy;
+mod lies;
 mod login;
 mod members;
 mod revisions;

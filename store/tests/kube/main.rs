@@ -6,6 +6,7 @@ mod access;
 mod cluster;
 mod credentials;
 mod feed;
+mod lies;
 mod list;
 mod optional;
 mod outage;

@@ -62,7 +62,8 @@ const ARROWS: [(&str, &[&str]); 19] = [
 
 /// External crates that only some of our crates may use. A `*` at the end matches any suffix.
 const RESERVED: [(&str, &[&str]); 7] = [
-    ("etcd-client", &["contiv-store"]),
+    // The proxy that lies decodes its messages.
+    ("etcd-client", &["contiv-store", "contiv-store-testing"]),
     ("kube", &["contiv-store"]),
     ("netlink-*", &["contiv-renderer"]),
     ("rtnetlink", &["contiv-renderer"]),

@@ -87,6 +87,9 @@ pub(super) fn watch(
                 FeedEvent::Replaced { reason } => {
                     writeln!(terminal.err, "note: the store has other data than before: {reason}")?;
                 }
+                FeedEvent::Inconsistent { reason, .. } => {
+                    writeln!(terminal.err, "note: the store contradicts itself, listing again: {reason}")?;
+                }
                 FeedEvent::Up => writeln!(terminal.err, "note: the store is watched again")?,
                 // Lists come as a whole.
                 FeedEvent::List(_) => {}

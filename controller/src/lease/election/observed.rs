@@ -37,6 +37,7 @@ impl ObservedKey {
             FeedEvent::Problems(_)
             | FeedEvent::Down { .. }
             | FeedEvent::Replaced { .. }
+            | FeedEvent::Inconsistent { .. }
             | FeedEvent::Up
             | FeedEvent::List(_) => {}
         }

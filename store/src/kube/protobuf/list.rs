@@ -3,7 +3,7 @@
 use prost::{Message, decode_length_delimiter};
 use serde::Deserialize;
 
-use super::messages::MAGIC;
+use super::messages::{MAGIC, TypeMeta};
 
 /// The limit of one item, and of each other field.
 const MAX_FIELD_SIZE: usize = 16 << 20;
@@ -11,7 +11,8 @@ const MAX_FIELD_SIZE: usize = 16 << 20;
 const MAX_VARINT_SIZE: usize = 10;
 /// The wire type of messages and strings: others have no place in a list, nor around it.
 const LENGTH_DELIMITED: usize = 2;
-/// The field of the list in the message around it.
+/// The fields of the message around the list.
+const TYPE: usize = 1;
 const RAW: usize = 2;
 /// The fields of a list.
 const METADATA: usize = 1;
@@ -38,6 +39,8 @@ pub(in super::super) struct ListSplitter {
     has_begun: bool,
     /// How many bytes of the list are still to come; none outside of it.
     rest_of_list: Option<usize>,
+    /// What the list says that it is.
+    kind: String,
     metadata: Option<ListMetadata>,
 }
 
@@ -102,19 +105,21 @@ impl ListSplitter {
                 ITEMS => show(content)?,
                 _ => {}
             }
+        } else if number == TYPE {
+            self.kind = TypeMeta::decode(content).map_err(|error| error.to_string())?.kind;
         }
         Ok(Some(end))
     }
 
-    /// The metadata, after the last byte.
+    /// The `kind` of the list and its metadata, after the last byte.
     ///
     /// # Errors
     /// When the list is not complete.
-    pub(in super::super) fn finish(self) -> Result<ListMetadata, String> {
+    pub(in super::super) fn finish(self) -> Result<(String, ListMetadata), String> {
         if !self.pending.is_empty() || self.rest_of_list.is_some() {
             return Err("it ends in the middle".to_owned());
         }
-        self.metadata.ok_or_else(|| NO_LIST.to_owned())
+        Ok((self.kind, self.metadata.ok_or_else(|| NO_LIST.to_owned())?))
     }
 }
 

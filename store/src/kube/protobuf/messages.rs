@@ -10,6 +10,13 @@ use serde::{Serialize, Serializer, ser};
 /// Begins each object and list.
 pub(super) const MAGIC: &[u8] = b"k8s\0";
 
+/// What an object or list says that it is.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TypeMeta {
+    #[prost(string, tag = "2")]
+    pub(super) kind: String,
+}
+
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectMeta {

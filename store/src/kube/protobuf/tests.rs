@@ -43,7 +43,9 @@ fn split<'a>(
             Ok(())
         })?;
     }
-    Ok((items, splitter.finish()?))
+    let (list_kind, metadata) = splitter.finish()?;
+    check_kind(kind, list_kind.strip_suffix("List").unwrap_or_default())?;
+    Ok((items, metadata))
 }
 
 /// What is kept of an object.

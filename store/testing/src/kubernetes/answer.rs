@@ -10,7 +10,7 @@ use super::{
     discovery, forward, list,
     query::Query,
     resource::{Resource, Target},
-    response::{Body, Encoding, not_found, status, status_in_protobuf},
+    response::{Body, Encoding, not_found, status, status_in_protobuf, with_media_type},
     review,
     shared::{Exchange, Shared},
     watch,
@@ -120,6 +120,9 @@ where
         Ok(query) => {
             if let Some(code) = list_failure {
                 return status(code, reason(code), "test error");
+            }
+            if let Some((media_type, body)) = shared.faults.lock().lists.get(resource.plural) {
+                return with_media_type(media_type, body);
             }
             let query = Query { namespace: namespace.map(str::to_owned), ..query };
             list::answer(&shared, resource, &query, Encoding::of(request.headers()))

@@ -41,6 +41,13 @@ impl Encoding {
     }
 }
 
+/// An answer with any content.
+pub(super) fn with_media_type(media_type: &'static str, body: &str) -> Response<Body> {
+    let mut response = with_body(Full::new(Bytes::copy_from_slice(body.as_bytes())).boxed_unsync());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
 /// An answer in this form.
 pub(super) fn encoded(body: Vec<u8>, encoding: Encoding) -> Response<Body> {
     let is_compressed = encoding.is_compressed && body.len() > COMPRESSED_FROM;

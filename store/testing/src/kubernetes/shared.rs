@@ -94,6 +94,10 @@ pub(super) struct Faults {
     pub(super) silent: BTreeSet<String>,
     /// The plurals of types whose watches get an error 410 next.
     pub(super) expired: BTreeSet<String>,
+    /// Events that watches of a type get next, by its plural: their types, and objects in JSON.
+    pub(super) events: BTreeMap<String, Vec<(String, String)>>,
+    /// The answers to lists of a type, by its plural: the media type and the body.
+    pub(super) lists: BTreeMap<String, (&'static str, String)>,
     /// The code for requests of a type, by its plural.
     pub(super) denied: BTreeMap<String, u16>,
     /// The users that reviews know, by their tokens.
@@ -116,6 +120,8 @@ impl Default for Shared {
             longest_watch: Duration::from_secs(3600),
             silent: BTreeSet::new(),
             expired: BTreeSet::new(),
+            events: BTreeMap::new(),
+            lists: BTreeMap::new(),
             denied: BTreeMap::from([(Resource::EXTERNAL_WORKLOADS.plural.to_owned(), 404)]),
             users: BTreeMap::new(),
             requests: Vec::new(),

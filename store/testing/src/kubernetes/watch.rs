@@ -115,6 +115,11 @@ impl Watch {
             self.is_over = true;
             return event("ERROR", &status_text(410, "Expired", "as this test wants"));
         }
+        let false_events = self.shared.faults.lock().events.remove(self.resource.plural);
+        if let Some(false_events) = false_events {
+            let object = |json: &str| with_kind(self.resource, json);
+            return false_events.iter().flat_map(|(name, json)| event(name, &object(json))).collect();
+        }
         let cluster = self.cluster.borrow_and_update();
         let Some(happened) = cluster.after(self.resource, self.version) else {
             self.is_over = true;
