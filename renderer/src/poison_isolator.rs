@@ -2,7 +2,7 @@
 //!
 //! If the error names the services, the call is repeated without them. Otherwise this returns to the last good state and applies
 //! the failed changes in halves, and halves of those that fail, until single services are found. They are left out and reported,
-//! keep their last good state, and are tried again when they change and with each resync.
+//! keep their last good state, and are tried again when they change, when an update has them unchanged, and with each resync.
 
 use std::{collections::BTreeMap, sync::Arc};
 

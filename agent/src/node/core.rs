@@ -32,8 +32,8 @@ use std::{
 
 use contiv_model::{
     ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, ProcessorConfig, ServiceId, Snapshot, Trace, UnservedService, object::ObjectKind,
-    processor::NodeView, wire,
+    Processor, ProcessorConfig, ServiceChange, ServiceId, Snapshot, Trace, UnservedService,
+    object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange, ForwardingNeeds};
 use contiv_store::{Batch, Change, Problem};
@@ -675,6 +675,7 @@ impl Core {
                     let description = format!("renderer {renderer}, after: {error}");
                     self.record_resync("retry", description, None, vec![renderer], Timestamps::now(self.now));
                 }
+                ExpiredTimer::LeftOut(services) => self.try_left_out(&renderer, &services),
             }
         }
         self.dispatch();
@@ -699,6 +700,27 @@ impl Core {
         self.verify_due();
         let expired = self.pods.take_expired(self.now.instant);
         self.finish_pods(expired);
+    }
+
+    /// Gives a renderer the services again that it has left out.
+    fn try_left_out(&mut self, renderer: &Arc<str>, services: &BTreeSet<ServiceId>) {
+        let unchanged = |service: &Arc<ContivService>| {
+            let service = Some(self.with_carrier(service));
+            ServiceChange { old: service.clone(), new: service }
+        };
+        let services = services.iter().filter_map(|id| self.processor.service(id));
+        let services: BTreeMap<_, _> =
+            services.map(|service| (service.id.clone(), unchanged(service))).collect();
+        let description =
+            format!("renderer {renderer}, {} that it left out", counted(services.len(), "service"));
+        let changes = ChangeSet { services, ..ChangeSet::default() };
+        if changes.is_empty() {
+            return;
+        }
+        let at = Timestamps::now(self.now);
+        self.count_queued(std::slice::from_ref(renderer), || changes.families());
+        let event = self.record("retry", description, Some(&changes), vec![Arc::clone(renderer)], at);
+        self.renderers.add_changes_of(renderer, &Arc::new(changes), EventRange::one(event, at));
     }
 
     /// Starts the verifications that are due.

@@ -47,7 +47,7 @@ pub(super) fn check_missing_modules<'a>(
     }
     let refused = services.filter_map(|service| {
         let module = missing.iter().find(|module| needs_module(service, **module))?;
-        let reason = format!("the kernel lacks the module {}; load it, and resync", module.name());
+        let reason = format!("the kernel lacks the module {}; load it", module.name());
         Some((service.id.clone(), reason))
     });
     let services: BTreeMap<ServiceId, String> = refused.collect();

@@ -1,6 +1,7 @@
 //! The schedules of all renderers. Each has one piece of work at a time; later changes are merged, so that no renderer delays
 //! another or the core. Pure.
 
+mod left_out;
 mod repairs;
 mod schedule;
 mod view;
@@ -78,6 +79,13 @@ impl Renderers {
     /// Adds these changes to the pending work of all.
     pub(super) fn add_changes(&mut self, changes: &Arc<ChangeSet>, event: EventRange) {
         for renderer in &mut self.all {
+            renderer.add_changes(changes, event);
+        }
+    }
+
+    /// Adds changes to the pending work of one renderer.
+    pub(super) fn add_changes_of(&mut self, name: &str, changes: &Arc<ChangeSet>, event: EventRange) {
+        if let Some(renderer) = self.find_mut(name) {
             renderer.add_changes(changes, event);
         }
     }
@@ -164,6 +172,7 @@ impl Renderers {
                     report.sent.map(|sent| sent.saturating_duration_since(events.at.handled.instant));
                 let last =
                     LastReport { call: work.name(), at: now.time, duration_ms, report: report.clone() };
+                renderer.left_out.replace(&last.report.rejected, now);
                 succeeded(renderer, revision, last);
                 let sent_after_ms = sent_after.map(milliseconds);
                 Outcome::Applied {

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_renderer::{Renderer, dry_run::DryRun};
+use contiv_model::ServiceId;
+use contiv_renderer::{Rejected, Renderer, Report, dry_run::DryRun};
 use contiv_renderer_testing::{FaultRates, FaultSwitch, Faulty};
 use contiv_store::Change;
 use jiff::Timestamp;
@@ -17,7 +18,8 @@ use crate::{
     metrics::Exposition,
     node::{
         Core, CoreConfig, Input, RendererSpec, VerificationConfig,
-        message::{Now, Output},
+        decode::Decoder,
+        message::{Now, Output, Work, WorkDone},
     },
     test_support::core_config,
 };
@@ -101,4 +103,42 @@ fn renderer_lost_before_the_first_snapshot_gets_no_work() {
     core.handle(Input::Timer, later, &mut |output| out.push(output));
     let is_work = |output: &Output| matches!(output, Output::Render(..));
     assert!(!out.iter().any(is_work), "an empty state would go to the kernel: {out:?}");
+}
+
+#[test]
+fn services_left_out_are_given_again_to_the_renderer_that_left_them_out() {
+    let mut now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 1.0 };
+    let config = core_config(VerificationConfig::default(), None);
+    let mut core = Core::new(CoreConfig { renderers: vec!["test".into(), "other".into()], ..config }, now);
+    let list = snapshot(1, vec![service("web", 1), service("db", 2)]);
+    let list = Decoder::new(Timestamp::UNIX_EPOCH).decode(list).unwrap();
+    core.handle(Input::Store(list, now.instant), now, &mut |_| ());
+    let web = ServiceId::new("default", "web");
+    let rejected = Rejected { service: web.clone(), reason: "no memory".to_owned(), active_state: "nothing" };
+    let done = |renderer: &str, rejected: &[Rejected]| {
+        let report = Report { rejected: rejected.to_vec(), ..Report::default() };
+        let (renderer, duration) = (renderer.into(), Duration::ZERO);
+        Input::WorkDone(WorkDone { renderer, result: Ok(report), is_watched: true, duration })
+    };
+    core.handle(done("other", &[]), now, &mut |_| ());
+    core.handle(done("test", std::slice::from_ref(&rejected)), now, &mut |_| ());
+    for pause in [5, 10] {
+        now.instant += Duration::from_secs(pause);
+        assert_eq!(core.deadline(), Some(now.instant));
+        let mut work = Vec::new();
+        core.handle(Input::Timer, now, &mut |output| {
+            if let Output::Render(renderer, Work::Update(changes)) = output {
+                work.push((renderer, changes));
+            }
+        });
+        let [(renderer, changes)] = &*work else { panic!("{work:?}") };
+        assert_eq!((&**renderer, changes.services.keys().collect::<Vec<_>>()), ("test", vec![&web]));
+        assert!(changes.services[&web].new.is_some());
+        core.handle(done("test", std::slice::from_ref(&rejected)), now, &mut |_| ());
+    }
+    now.instant += Duration::from_secs(20);
+    core.handle(Input::Timer, now, &mut |_| ());
+    core.handle(done("test", &[]), now, &mut |_| ());
+    assert_eq!(core.deadline(), None, "nothing is left out");
+    assert_eq!(core.history(now.instant).filter(|record| record.kind == "retry").count(), 3);
 }

@@ -1,17 +1,18 @@
 //! The schedule of one renderer: its current work, pending work, and the last results. Pure.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use contiv_model::{ChangeSet, Snapshot};
+use contiv_model::{ChangeSet, ServiceId, Snapshot};
 use contiv_renderer::Report;
 use contiv_store::Backoff;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::repairs::RepairSchedule;
+use super::{left_out::LeftOutServices, repairs::RepairSchedule};
 use crate::node::{
     core::{history::EventRange, object_changes::ObjectChanges},
     message::{Now, Work},
@@ -31,6 +32,7 @@ pub(super) struct RendererSchedule {
     pub(super) pending: Pending,
     pub(super) backoff: Backoff,
     pub(super) repairs: RepairSchedule,
+    pub(super) left_out: LeftOutServices,
     /// Whether foreign changes of its dataplane are detected.
     pub(super) is_watched: bool,
     /// After a failure, it gets no work before this time.
@@ -113,6 +115,8 @@ impl Pending {
 pub(in crate::node::core) enum ExpiredTimer {
     /// It is retried after this error.
     Retry(String),
+    /// These services, which it has left out, are tried again.
+    LeftOut(BTreeSet<ServiceId>),
     /// It has been busy for too long.
     Slow,
 }
@@ -125,6 +129,7 @@ impl RendererSchedule {
             pending: Pending::Nothing,
             backoff: Backoff::new(MIN_PAUSE, MAX_PAUSE),
             repairs: RepairSchedule::default(),
+            left_out: LeftOutServices::new(),
             is_watched: false,
             retry_at: None,
             is_ready: false,
@@ -230,7 +235,11 @@ impl RendererSchedule {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.busy {
             Some(busy) => (!busy.is_slow).then(|| busy.since.instant + SLOW_AFTER),
-            None => self.retry_at.or_else(|| self.repairs.due().map(|due| due.at)),
+            // The resync after a failure tries everything again.
+            None => self.retry_at.or_else(|| {
+                let repair = self.repairs.due().map(|due| due.at);
+                repair.into_iter().chain(self.left_out.retry_at()).min()
+            }),
         }
     }
 
@@ -244,11 +253,10 @@ impl RendererSchedule {
                 busy.is_slow = true;
                 Some(ExpiredTimer::Slow)
             }
-            None => self
-                .last_error
-                .as_ref()
-                .filter(|_| self.retry_at.is_some())
-                .map(|last| ExpiredTimer::Retry(last.error.clone())),
+            None if self.retry_at.is_some() => {
+                self.last_error.as_ref().map(|last| ExpiredTimer::Retry(last.error.clone()))
+            }
+            None => self.left_out.take_due(now).map(ExpiredTimer::LeftOut),
         }
     }
 }

@@ -172,6 +172,7 @@ impl World {
                     let event = self.event();
                     self.renderers.need_resync(&[NAME.into()], event);
                 }
+                ExpiredTimer::LeftOut(services) => panic!("no report has left out {services:?}"),
             }
         }
     }
