@@ -151,18 +151,18 @@ mod tests {
     use contiv_model::{Backend, Protocol};
 
     use super::*;
-    use crate::kernel::{BackgroundTask, Membership, NetfilterSocket, Notifications};
+    use crate::kernel::{BackgroundTask, NetlinkProtocol, NetlinkSocket, Subscription};
 
     /// A kernel that has settings and nothing else.
     #[derive(Debug)]
     struct Settings(BTreeMap<String, &'static str>);
 
     impl Kernel for Settings {
-        fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
+        fn connect(&self, _: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        fn listen(&self, _: &[u32], _: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
+        fn listen(&self, _: NetlinkProtocol, _: &[u32], _: u32) -> io::Result<Subscription> {
             Err(io::ErrorKind::Unsupported.into())
         }
 

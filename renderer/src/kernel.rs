@@ -1,6 +1,6 @@
-//! The kernel as the nftables renderer uses it: the real one, or a model.
+//! The kernel as renderers use it: the real one, or a model.
 //!
-//! The renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this.
+//! A renderer plans, encodes, compares and heals; how its bytes reach a kernel is all that is behind this.
 //! [`Linux`](crate::linux::Linux) is the kernel of this process's network namespace. A simulation provides a model instead, and
 //! runs the renderer without threads, waiting or real time.
 
@@ -9,19 +9,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The side of a kernel that the nftables renderer sees.
+/// A protocol of netlink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetlinkProtocol {
+    /// nf_tables and conntrack: `NETLINK_NETFILTER`.
+    Netfilter,
+    /// Routes, rules, next hops, links and addresses: `NETLINK_ROUTE`.
+    Route,
+}
+
+/// The side of a kernel that renderers see.
 pub trait Kernel: fmt::Debug + Send + Sync {
-    /// Opens a new netfilter netlink socket.
+    /// Opens a new netlink socket.
     ///
     /// # Errors
     /// The error of the system call; `EPROTONOSUPPORT` where the kernel has no netfilter.
-    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>>;
+    fn connect(&self, protocol: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>>;
 
-    /// Joins netfilter multicast groups. Changes by the socket with the port `own` are not delivered.
+    /// Joins multicast groups. Changes by the socket with the port `own` are not delivered.
     ///
     /// # Errors
     /// The error of the system call.
-    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)>;
+    fn listen(&self, protocol: NetlinkProtocol, groups: &[u32], own: u32) -> io::Result<Subscription>;
 
     /// A setting by its path below `/proc/sys`, without the end of its line.
     ///
@@ -58,8 +67,11 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     }
 }
 
-/// A netfilter netlink socket. It sends and receives whole netlink messages.
-pub trait NetfilterSocket: fmt::Debug + Send {
+/// A listener of multicast groups, and the hold on it.
+pub type Subscription = (Box<dyn Notifications>, Box<dyn Membership>);
+
+/// A netlink socket. It sends and receives whole netlink messages.
+pub trait NetlinkSocket: fmt::Debug + Send {
     /// The port by which the kernel names this socket as the origin of a change.
     fn port(&self) -> u32;
 

@@ -8,10 +8,8 @@ use std::{
     thread,
 };
 
-use netlink_sys::protocols::NETLINK_NETFILTER;
-
 use crate::{
-    kernel::{BackgroundTask, Kernel, Membership, NetfilterSocket, Notifications},
+    kernel::{BackgroundTask, Kernel, NetlinkProtocol, NetlinkSocket, Subscription},
     netlink::{LinuxSocket, Listener},
 };
 
@@ -29,12 +27,12 @@ impl Linux {
 const SETTINGS: &str = "/proc/sys";
 
 impl Kernel for Linux {
-    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
-        Ok(Box::new(LinuxSocket::open()?))
+    fn connect(&self, protocol: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>> {
+        Ok(Box::new(LinuxSocket::open(protocol)?))
     }
 
-    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
-        let (listener, membership) = Listener::join(NETLINK_NETFILTER, groups, own)?;
+    fn listen(&self, protocol: NetlinkProtocol, groups: &[u32], own: u32) -> io::Result<Subscription> {
+        let (listener, membership) = Listener::join(protocol, groups, own)?;
         Ok((Box::new(listener), Box::new(membership)))
     }
 

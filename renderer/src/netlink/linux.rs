@@ -2,20 +2,23 @@
 
 use std::io;
 
-use netlink_sys::{SocketAddr, protocols::NETLINK_NETFILTER};
+use netlink_sys::{
+    SocketAddr,
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+};
 use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt},
 };
 
 use super::message::{ANSWER_BUFFER, PIECE_CAPACITY};
-use crate::kernel::NetfilterSocket;
+use crate::kernel::{NetlinkProtocol, NetlinkSocket};
 
 /// Requested as send buffer, since a batch must be sent at once; without CAP_NET_ADMIN in the first user namespace the kernel
 /// grants less, and batches are kept smaller.
 const SEND_BUFFER: usize = 256 << 20;
 
-/// A netfilter netlink socket.
+/// A netlink socket.
 #[derive(Debug)]
 pub(crate) struct LinuxSocket {
     inner: netlink_sys::Socket,
@@ -24,13 +27,17 @@ pub(crate) struct LinuxSocket {
 }
 
 impl LinuxSocket {
-    pub(crate) fn open() -> io::Result<Self> {
-        let mut inner = netlink_sys::Socket::new(NETLINK_NETFILTER)?;
+    pub(crate) fn open(protocol: NetlinkProtocol) -> io::Result<Self> {
+        let mut inner = netlink_sys::Socket::new(number(protocol))?;
         let port = inner.bind_auto()?.port_number();
         // Without this a refusal contains a copy of the refused message.
         inner.set_cap_ack(true)?;
-        // With this the kernel reports which part of the message caused the error.
-        inner.set_ext_ack(true)?;
+        match protocol {
+            // With this the kernel reports which part of the message caused the error.
+            NetlinkProtocol::Netfilter => inner.set_ext_ack(true)?,
+            // With this the kernel applies the filter of a dump request.
+            NetlinkProtocol::Route => inner.set_netlink_get_strict_chk(true)?,
+        }
         // Every refused message causes an answer. An overflow is an error of the next read.
         let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
         let send_limit = raise_send_buffer(&inner)?;
@@ -38,7 +45,15 @@ impl LinuxSocket {
     }
 }
 
-impl NetfilterSocket for LinuxSocket {
+/// The number of a protocol.
+pub(super) const fn number(protocol: NetlinkProtocol) -> isize {
+    match protocol {
+        NetlinkProtocol::Netfilter => NETLINK_NETFILTER,
+        NetlinkProtocol::Route => NETLINK_ROUTE,
+    }
+}
+
+impl NetlinkSocket for LinuxSocket {
     fn port(&self) -> u32 {
         self.port
     }

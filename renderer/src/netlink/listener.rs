@@ -22,7 +22,8 @@ use nix::{
 };
 use socket2::{SockFilter, SockRef};
 
-use crate::kernel::{self, ListenerEvent, Notifications};
+use super::linux::number;
+use crate::kernel::{self, ListenerEvent, NetlinkProtocol, Notifications};
 
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -47,8 +48,12 @@ pub(crate) struct Membership {
 
 impl Listener {
     /// Joins groups. Changes made through the socket with the port `own` are ignored.
-    pub(crate) fn join(protocol: isize, groups: &[u32], own: u32) -> io::Result<(Self, Membership)> {
-        let mut socket = netlink_sys::Socket::new(protocol)?;
+    pub(crate) fn join(
+        protocol: NetlinkProtocol,
+        groups: &[u32],
+        own: u32,
+    ) -> io::Result<(Self, Membership)> {
+        let mut socket = netlink_sys::Socket::new(number(protocol))?;
         // Without CAP_NET_ADMIN in the first user namespace the buffer is smaller.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;

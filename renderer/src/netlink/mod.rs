@@ -1,4 +1,4 @@
-//! Netlink to the netfilter subsystems of the kernel: attributes, messages, the socket. Independent of the content of messages.
+//! Netlink: attributes, messages, sockets, mostly for the netfilter subsystems of the kernel. Independent of the content of messages.
 
 mod attributes;
 mod capability_sets;
@@ -11,6 +11,5 @@ mod socket;
 pub(crate) use attributes::{Attributes, Writer};
 pub(crate) use error::{NetlinkError, Refusal};
 pub(crate) use linux::LinuxSocket;
-pub(crate) use listener::{Listener, Membership};
-pub(crate) use message::{ANSWER_BUFFER, PIECE_CAPACITY};
+pub(crate) use listener::Listener;
 pub(crate) use socket::Socket;

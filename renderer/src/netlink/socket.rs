@@ -4,12 +4,12 @@ use std::{io, sync::Arc};
 
 use super::NetlinkError;
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, has_complete_messages, messages};
-use crate::kernel::{Kernel, Membership, NetfilterSocket};
+use crate::kernel::{Kernel, Membership, NetlinkProtocol, NetlinkSocket};
 
 /// A netfilter netlink socket of the real kernel or a model.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    inner: Box<dyn NetfilterSocket>,
+    inner: Box<dyn NetlinkSocket>,
     kernel: Arc<dyn Kernel>,
     /// The listener's membership, left while a large batch is committed.
     pub(crate) membership: Option<Box<dyn Membership>>,
@@ -18,7 +18,8 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "open a netfilter netlink socket", source };
-        Ok(Self { inner: kernel.connect().map_err(failed)?, kernel: Arc::clone(kernel), membership: None })
+        let inner = kernel.connect(NetlinkProtocol::Netfilter).map_err(failed)?;
+        Ok(Self { inner, kernel: Arc::clone(kernel), membership: None })
     }
 
     /// The kernel at the other end.

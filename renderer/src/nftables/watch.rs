@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     ForeignChange, Process, RenderError, Watch,
-    kernel::{ListenerEvent, Notifications},
+    kernel::{ListenerEvent, NetlinkProtocol, Notifications},
     netlink::message::messages,
 };
 
@@ -51,8 +51,10 @@ impl TableWatch {
     /// Starts to watch for changes by processes other than the owner of `socket`.
     pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: LISTEN, source };
-        let (listener, membership) =
-            socket.kernel().listen(&[NFNLGRP_NFTABLES], socket.port()).map_err(failed)?;
+        let (listener, membership) = socket
+            .kernel()
+            .listen(NetlinkProtocol::Netfilter, &[NFNLGRP_NFTABLES], socket.port())
+            .map_err(failed)?;
         socket.membership = Some(membership);
         let (renderer, foreign_changes) = sync_channel(MAX_PENDING_CHANGES);
         // Earlier changes are unknown. The queue is still empty.

@@ -90,11 +90,14 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
     match errno {
         None => Outcome::Added,
         Some(EEXIST) => Outcome::Conflict,
-        Some(errno @ (EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)) => {
-            Outcome::NotReady(errno)
-        }
+        Some(errno) if is_not_ready(errno) => Outcome::NotReady(errno),
         Some(errno) => Outcome::Failed(format!("add {route}: {}", reason(errno))),
     }
+}
+
+/// True if the object depends on a link or an address that is not ready. The kernel sends a notification when it is.
+pub(super) const fn is_not_ready(errno: i32) -> bool {
+    matches!(errno, EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)
 }
 
 /// All our routes, in all tables.

@@ -25,8 +25,10 @@ mod state;
 mod verify;
 mod watch;
 
+use std::sync::Arc;
+
 use contiv_model::{ChangeSet, Snapshot};
-use direct::{DesiredServices, Direct, Kernel};
+use direct::{DesiredServices, Direct, RoutesInKernel};
 use tokio::sync::watch::Sender;
 
 use self::{
@@ -44,11 +46,15 @@ pub use self::{
     socket::Exchange,
     verify::RouteVerifier,
 };
-use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, netlink::NetlinkError};
+use crate::{
+    Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux,
+    netlink::NetlinkError,
+};
 
 /// Programs the kernel's routes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Routes {
+    kernel: Arc<dyn Kernel>,
     options: RouteOptions,
     socket: Option<RouteSocket>,
     /// None until the first resync, and after a failure: then the kernel's state is unknown.
@@ -58,9 +64,14 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// A renderer that opens its socket at the first call.
+    /// A renderer for the kernel of this network namespace. It opens its socket at the first call.
     pub fn new(options: RouteOptions) -> Self {
-        Self { options, ..Self::default() }
+        Self::on(Linux::shared(), options)
+    }
+
+    /// A renderer for this kernel.
+    pub fn on(kernel: Arc<dyn Kernel>, options: RouteOptions) -> Self {
+        Self { kernel, options, socket: None, state: None, watch: None }
     }
 
     /// Removes advertised routes, so that the network sends its traffic elsewhere; everything else stays. Works without a prior
@@ -85,7 +96,7 @@ impl Routes {
     fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
         match self.socket.take() {
             Some(socket) => Ok(self.socket.insert(socket)),
-            None => Ok(self.socket.insert(RouteSocket::open()?)),
+            None => Ok(self.socket.insert(RouteSocket::open(&self.kernel)?)),
         }
     }
 
@@ -108,7 +119,7 @@ impl Routes {
             |found: &FoundRoute| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
         let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
         let routes = of_direct.into_iter().filter_map(|found| found.route).collect();
-        let kernel = Kernel { routes, nexthops: socket.dump_nexthops()? };
+        let kernel = RoutesInKernel { routes, nexthops: socket.dump_nexthops()? };
         let addresses = kernel.addresses();
         let services = DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
         let mut report = Report::default();
@@ -196,14 +207,15 @@ impl Renderer for Routes {
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         let options = self.options;
-        let started = self.socket().and_then(|socket| RouteWatch::start(socket, &options));
+        let kernel = Arc::clone(&self.kernel);
+        let started = self.socket().and_then(|socket| RouteWatch::start(&*kernel, socket, &options));
         let (watch, sender) = started.map_err(|error| error.with_advice("listen to changes of routes"))?;
         self.watch = Some(sender);
         Ok(Some(Box::new(watch)))
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(RouteVerifier::new(self.options)))
+        Some(Box::new(RouteVerifier::on(Arc::clone(&self.kernel), self.options)))
     }
 
     fn describe(&self) -> Description {

@@ -1,9 +1,7 @@
 //! A routing netlink socket: dumps, lookups and batches of changes.
 
-use std::io;
+use std::{io, sync::Arc};
 
-use netlink_sys::{SocketAddr, protocols::NETLINK_ROUTE};
-use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::{
     packet_core::{
         NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer,
@@ -16,7 +14,10 @@ use super::{
     message::Message,
     nexthop::{Action, NexthopMessage},
 };
-use crate::netlink::{ANSWER_BUFFER, Membership, NetlinkError, PIECE_CAPACITY, message::NLM_F_DUMP_INTR};
+use crate::{
+    kernel::{Kernel, Membership, NetlinkProtocol, NetlinkSocket},
+    netlink::{NetlinkError, message::NLM_F_DUMP_INTR},
+};
 
 /// Changes that are sent at once. The kernel answers each before any answer is read, and all answers must fit into the buffer.
 const MAX_BATCH: usize = 128;
@@ -26,11 +27,10 @@ const DUMP_TRIES: usize = 5;
 /// A routing netlink socket.
 #[derive(Debug)]
 pub(super) struct RouteSocket {
-    inner: netlink_sys::Socket,
-    port: u32,
+    inner: Box<dyn NetlinkSocket>,
     sequence: u32,
     /// The listener ends when this is dropped.
-    pub(super) membership: Option<Membership>,
+    pub(super) membership: Option<Box<dyn Membership>>,
     /// Recorded requests, if they are of interest.
     pub(super) record: Option<Vec<Exchange>>,
 }
@@ -63,22 +63,15 @@ pub(super) struct BatchResult {
 }
 
 impl RouteSocket {
-    pub(super) fn open() -> Result<Self, NetlinkError> {
-        let failed = |action| move |source| NetlinkError::Socket { action, source };
-        let mut inner =
-            netlink_sys::Socket::new(NETLINK_ROUTE).map_err(failed("open a routing netlink socket"))?;
-        let port = inner.bind_auto().map_err(failed("bind the netlink socket"))?.port_number();
-        // Without this a refusal contains a copy of the refused message.
-        inner.set_cap_ack(true).map_err(failed("set up the netlink socket"))?;
-        // With this the kernel applies the filter of a dump request.
-        inner.set_netlink_get_strict_chk(true).map_err(failed("set up the netlink socket"))?;
-        let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
-        Ok(Self { inner, port, sequence: 0, membership: None, record: None })
+    pub(super) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
+        let failed = |source| NetlinkError::Socket { action: "open a routing netlink socket", source };
+        let inner = kernel.connect(NetlinkProtocol::Route).map_err(failed)?;
+        Ok(Self { inner, sequence: 0, membership: None, record: None })
     }
 
     /// The port by which the kernel names this socket as the origin of a change.
-    pub(super) const fn port(&self) -> u32 {
-        self.port
+    pub(super) fn port(&self) -> u32 {
+        self.inner.port()
     }
 
     /// All next hops.
@@ -203,7 +196,12 @@ impl RouteSocket {
     }
 
     /// Reads the answers to `count` changes, which the kernel gives in order.
-    fn collect(&self, first: u32, count: u32, results: &mut Vec<Option<i32>>) -> Result<(), NetlinkError> {
+    fn collect(
+        &mut self,
+        first: u32,
+        count: u32,
+        results: &mut Vec<Option<i32>>,
+    ) -> Result<(), NetlinkError> {
         let mut answered = 0;
         while answered < count {
             for message in messages(&self.receive()?) {
@@ -239,16 +237,13 @@ impl RouteSocket {
         if let Some(record) = &mut self.record {
             record.push(Exchange { bytes: bytes.to_vec(), answers });
         }
-        let kernel = SocketAddr::new(0, 0);
         let failed = |source| NetlinkError::Socket { action: "ask the kernel", source };
-        self.inner.send_to(bytes, &kernel, 0).map(drop).map_err(failed)
+        self.inner.send(bytes).map_err(failed)
     }
 
-    fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
-        let mut received = Vec::with_capacity(PIECE_CAPACITY);
+    fn receive(&mut self) -> Result<Vec<u8>, NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: "read the kernel's answer", source };
-        self.inner.recv(&mut received, 0).map_err(failed)?;
-        Ok(received)
+        self.inner.receive().map_err(failed)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use contiv_model::Snapshot;
@@ -18,6 +19,8 @@ use super::{
 };
 use crate::{
     RenderError,
+    kernel::Kernel,
+    linux::Linux,
     netlink::NetlinkError,
     verify::{Deviation, Drift, Verification, Verifier},
 };
@@ -25,14 +28,20 @@ use crate::{
 /// Compares the kernel's routes with our protocol number with those that services require. Has its own socket.
 #[derive(Debug)]
 pub struct RouteVerifier {
+    kernel: Arc<dyn Kernel>,
     options: RouteOptions,
     socket: Option<RouteSocket>,
 }
 
 impl RouteVerifier {
-    /// A verifier that opens its socket at the first call.
-    pub const fn new(options: RouteOptions) -> Self {
-        Self { options, socket: None }
+    /// A verifier for the kernel of this network namespace. It opens its socket at the first call.
+    pub fn new(options: RouteOptions) -> Self {
+        Self::on(Linux::shared(), options)
+    }
+
+    /// A verifier for this kernel.
+    pub fn on(kernel: Arc<dyn Kernel>, options: RouteOptions) -> Self {
+        Self { kernel, options, socket: None }
     }
 
     /// All our routes in the kernel, in the format of `ip route`; in brackets those of another form.
@@ -62,7 +71,7 @@ impl RouteVerifier {
     fn socket(&mut self) -> Result<&mut RouteSocket, NetlinkError> {
         match self.socket.take() {
             Some(socket) => Ok(self.socket.insert(socket)),
-            None => Ok(self.socket.insert(RouteSocket::open()?)),
+            None => Ok(self.socket.insert(RouteSocket::open(&self.kernel)?)),
         }
     }
 

@@ -6,10 +6,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    task::Poll,
+    time::Duration,
 };
 
 use ipnetwork::IpNetwork;
-use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{
     packet_core::NetlinkPayload,
     packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags, route::RouteMessage},
@@ -27,9 +28,9 @@ use super::{
 };
 use crate::{
     ForeignChange, RenderError, Watch,
-    kernel::{ListenerEvent, Notifications as _},
+    kernel::{Kernel, ListenerEvent, NetlinkProtocol, Notifications},
     local_addresses::own_address,
-    netlink::{Listener, NetlinkError},
+    netlink::NetlinkError,
 };
 
 /// The groups of notifications. Source: the kernel's `include/uapi/linux/rtnetlink.h`.
@@ -126,9 +127,9 @@ const LISTEN: &str = "listen to notifications of the kernel";
 
 /// Watches foreign changes.
 pub(super) struct RouteWatch {
-    listener: Listener,
+    listener: Box<dyn Notifications>,
     renderer: Receiver<WatchedObjects>,
-    /// Whether each relevant interface was last seen up.
+    /// Whether each interface was last seen up.
     is_up: BTreeMap<u32, bool>,
     pending: VecDeque<ForeignChange>,
 }
@@ -136,12 +137,13 @@ pub(super) struct RouteWatch {
 impl RouteWatch {
     /// Starts to watch for changes by processes other than the owner of `socket`.
     pub(super) fn start(
+        kernel: &dyn Kernel,
         socket: &mut RouteSocket,
         options: &RouteOptions,
     ) -> Result<(Self, Sender<WatchedObjects>), NetlinkError> {
         let failed = |source| NetlinkError::Socket { action: LISTEN, source };
         let (listener, membership) =
-            Listener::join(NETLINK_ROUTE, &group::ALL, socket.port()).map_err(failed)?;
+            kernel.listen(NetlinkProtocol::Route, &group::ALL, socket.port()).map_err(failed)?;
         socket.membership = Some(membership);
         let (sender, renderer) = channel(WatchedObjects::new(options, Links::default()));
         let watch = Self { listener, renderer, is_up: BTreeMap::new(), pending: VecDeque::new() };
@@ -161,27 +163,43 @@ impl RouteWatch {
     }
 }
 
-impl Watch for RouteWatch {
-    fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
+impl RouteWatch {
+    /// The next foreign change, if one comes within `timeout`.
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Poll<Option<ForeignChange>>, RenderError> {
         loop {
             if let Some(change) = self.pending.pop_front() {
-                return Ok(Some(change));
+                return Ok(Poll::Ready(Some(change)));
             }
-            match self.listener.next_event(None) {
+            match self.listener.next_event(timeout) {
                 Ok(ListenerEvent::Notifications(received)) => self.handle(&received),
                 Ok(ListenerEvent::Overflow) => {
                     let what = "may have changed something while notifications were lost".to_owned();
                     self.pending.push_back(ForeignChange { what, by: None });
                 }
-                // The renderer never leaves the groups, and there is no timeout.
-                Ok(ListenerEvent::Missed | ListenerEvent::Silence) => {}
-                Ok(ListenerEvent::End) => return Ok(None),
+                // The renderer never leaves the groups.
+                Ok(ListenerEvent::Missed) => {}
+                Ok(ListenerEvent::Silence) => return Ok(Poll::Pending),
+                Ok(ListenerEvent::End) => return Ok(Poll::Ready(None)),
                 Err(source) => {
                     let error = NetlinkError::Socket { action: LISTEN, source };
                     return Err(error.with_advice("listen to changes of routes"));
                 }
             }
         }
+    }
+}
+
+impl Watch for RouteWatch {
+    fn next(&mut self) -> Result<Option<ForeignChange>, RenderError> {
+        loop {
+            if let Poll::Ready(change) = self.receive(None)? {
+                return Ok(change);
+            }
+        }
+    }
+
+    fn try_next(&mut self) -> Result<Poll<Option<ForeignChange>>, RenderError> {
+        self.receive(Some(Duration::ZERO))
     }
 }
 
@@ -217,15 +235,17 @@ fn describe_relevant(
             let address = own_address(message)?;
             watched.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
         }
-        RouteNetlinkMessage::NewLink(link) if depends_on(link.header.index) => {
-            let up = link.header.flags.contains(LinkFlags::Up);
-            let before = is_up.insert(link.header.index, up);
+        // The state of every link is remembered: our routes may use it later, and then it matters whether it changes.
+        RouteNetlinkMessage::NewLink(link) => {
+            let (index, up) = (link.header.index, link.header.flags.contains(LinkFlags::Up));
+            let before = is_up.insert(index, up);
             let state = if up { "up" } else { "down" };
-            (before != Some(up)).then(|| format!("set the interface {} {state}", link.header.index))
+            (depends_on(index) && before != Some(up)).then(|| format!("set the interface {index} {state}"))
         }
-        RouteNetlinkMessage::DelLink(link) if depends_on(link.header.index) => {
-            is_up.remove(&link.header.index);
-            Some(format!("removed the interface {}", link.header.index))
+        RouteNetlinkMessage::DelLink(link) => {
+            let index = link.header.index;
+            is_up.remove(&index);
+            depends_on(index).then(|| format!("removed the interface {index}"))
         }
         _ => None,
     }
@@ -346,5 +366,21 @@ mod tests {
         assert!(pending(7, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::Up));
         assert!(!pending(7, LinkFlags::Up | LinkFlags::Promisc), "nothing that routes depend on");
+    }
+
+    #[test]
+    fn link_that_came_up_unused_is_reported_when_it_goes_down() {
+        let link = |flags| {
+            let mut message = LinkMessage::default();
+            message.header.index = 7;
+            message.header.flags = flags;
+            Message::from(RouteNetlinkMessage::NewLink(message))
+        };
+        let (used, mut is_up) = (watched(), BTreeMap::new());
+        let unused = WatchedObjects { interfaces: BTreeSet::new(), ..used.clone() };
+        let (up, down) = (link(LinkFlags::Up), link(LinkFlags::empty()));
+        assert!(describe_relevant(&down, &used, &mut is_up).is_some());
+        assert!(describe_relevant(&up, &unused, &mut is_up).is_none());
+        assert!(describe_relevant(&down, &used, &mut is_up).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, io, sync::Arc};
 
 use contiv_renderer::{
-    kernel::{BackgroundTask, Kernel, Membership, NetfilterSocket, Notifications},
+    kernel::{BackgroundTask, Kernel, NetlinkProtocol, NetlinkSocket, Subscription},
     linux::Linux,
 };
 use nix::errno::Errno;
@@ -87,16 +87,16 @@ impl NetlinkFaults {
 struct FaultyKernel(Mutex<Option<NetlinkFaults>>);
 
 impl Kernel for FaultyKernel {
-    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
-        let inner = Linux.connect()?;
+    fn connect(&self, protocol: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>> {
+        let inner = Linux.connect(protocol)?;
         Ok(match self.0.lock().take() {
             Some(faults) => Box::new(FaultySocket { inner, faults }),
             None => inner,
         })
     }
 
-    fn listen(&self, groups: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
-        Linux.listen(groups, own)
+    fn listen(&self, protocol: NetlinkProtocol, groups: &[u32], own: u32) -> io::Result<Subscription> {
+        Linux.listen(protocol, groups, own)
     }
 
     fn setting(&self, path: &str) -> io::Result<String> {
@@ -118,11 +118,11 @@ impl Kernel for FaultyKernel {
 
 #[derive(Debug)]
 struct FaultySocket {
-    inner: Box<dyn NetfilterSocket>,
+    inner: Box<dyn NetlinkSocket>,
     faults: NetlinkFaults,
 }
 
-impl NetfilterSocket for FaultySocket {
+impl NetlinkSocket for FaultySocket {
     fn port(&self) -> u32 {
         self.inner.port()
     }

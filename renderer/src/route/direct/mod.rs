@@ -29,6 +29,7 @@ use nix::libc::EEXIST;
 use plan::RouteTarget;
 
 use super::{
+    apply,
     kernel_route::{KernelRoute, LOCAL_TABLE, NextHop},
     nexthop::{Member, Nexthop, NexthopMessage},
     options::DirectOptions,
@@ -59,7 +60,7 @@ pub(super) struct Direct {
 
 /// The kernel's state: our routes in the table of direct mode, and all next hops.
 #[derive(Debug, Default)]
-pub(super) struct Kernel {
+pub(super) struct RoutesInKernel {
     pub(super) routes: Vec<KernelRoute>,
     pub(super) nexthops: Vec<NexthopMessage>,
 }
@@ -82,7 +83,7 @@ const fn table(options: DirectOptions, next_hop: NextHop) -> u32 {
     }
 }
 
-impl Kernel {
+impl RoutesInKernel {
     /// The addresses with a route of direct mode that leads to a backend.
     pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
         routed_addresses(self.routes.iter().copied())
@@ -96,7 +97,7 @@ impl Direct {
         options: DirectOptions,
         sources: Sources,
         desired: DesiredServices,
-        kernel: Kernel,
+        kernel: RoutesInKernel,
         announcer: &mut Announcer,
         report: &mut Report,
     ) -> Result<(Self, Vec<String>), NetlinkError> {
@@ -126,7 +127,7 @@ impl Direct {
     }
 
     /// Adopts usable objects of the kernel. Returns our other routes and next hops.
-    fn adopt(&mut self, kernel: Kernel) -> (Vec<KernelRoute>, Vec<u32>) {
+    fn adopt(&mut self, kernel: RoutesInKernel) -> (Vec<KernelRoute>, Vec<u32>) {
         let mut groups = BTreeMap::new();
         let mut leftovers = Vec::new();
         for found in kernel.nexthops.into_iter().filter(|found| found.is_ours) {
@@ -242,7 +243,12 @@ impl Direct {
                 }
                 // Another program uses the ID; it stays marked as used.
                 Some(EEXIST) => problems.push(format!("add the next hop {id}: another program uses this id")),
-                Some(_) => self.ids.free(id),
+                Some(errno) => {
+                    self.ids.free(id);
+                    if !apply::is_not_ready(errno) {
+                        problems.push(format!("add the next hop {id} {hop}: {}", apply::reason(errno)));
+                    }
+                }
             }
         }
         Ok(())
