@@ -1,19 +1,28 @@
-//! The objects of a small cluster, as clients of the store write them, and the traffic to expect from them.
+//! The objects of a small cluster, as clients of the store write them.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-};
+mod node;
+mod pool;
+mod service;
+mod slice;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use contiv_proto::{Key, Kind};
-use rand::{RngExt as _, rngs::SmallRng};
+use rand::{RngExt as _, rngs::SmallRng, seq::SliceRandom as _};
 use serde_json::json;
 
-/// The name of the simulated node.
-pub const NODE: &str = "n1";
+pub(crate) use self::{
+    node::{NODE, NODE_ADDRESS, NodeFacts},
+    service::{Port, ServiceSpec, Transport},
+    slice::{Condition, Endpoint, Slice, TARGET_PORT_OFFSET},
+};
+use self::{pool::Pools, slice::pod_name};
+
 /// How many services there can be.
 const SERVICES: u16 = 24;
+/// Whether the slices that a service can have are of IPv4.
+const SLICES: [bool; 3] = [true, true, false];
 
 /// One write of a client.
 #[derive(Debug, Clone)]
@@ -24,35 +33,40 @@ pub enum Write {
     Delete(String),
 }
 
-/// A service as clients have written it.
+/// A stored object: its last valid value, and whether the stored one is invalid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stored<T> {
+    last_good: T,
+    is_bad: bool,
+}
+
+impl<T> Stored<T> {
+    const fn good(value: T) -> Self {
+        Self { last_good: value, is_bad: false }
+    }
+}
+
+/// The objects of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Service {
-    /// Its endpoints; none if the slice is not stored.
-    endpoints: Option<Vec<Ipv4Addr>>,
-    is_stored: bool,
-    /// The stored value of the service, or of the slice, cannot be read.
-    is_service_bad: bool,
-    is_slice_bad: bool,
+struct Objects {
+    service: Option<Stored<ServiceSpec>>,
+    slices: [Option<Stored<Slice>>; SLICES.len()],
+}
+
+/// What decides where the connections to a service go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServedService {
+    pub(crate) spec: ServiceSpec,
+    pub(crate) slices: Vec<Slice>,
 }
 
 /// The objects that clients have written so far.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    services: BTreeMap<u16, Service>,
-    next_endpoint: u32,
+    services: BTreeMap<u16, Objects>,
+    last_endpoint: u32,
     is_node_stored: bool,
-    /// The last part of the node's IPv6 address; 0 without one.
-    node_ipv6: u16,
-}
-
-/// The node port of a service, if it has one that external clients may use with any endpoints (policy Cluster).
-pub fn node_port(service: u16) -> Option<u16> {
-    (service % 4 == 1).then_some(30_000 + service)
-}
-
-/// The address of a service.
-pub fn cluster_ip(service: u16) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 96, 0, 0)) + 1 + u32::from(service))
+    node: NodeFacts,
 }
 
 fn key(kind: Kind, name: &str) -> String {
@@ -60,167 +74,203 @@ fn key(kind: Kind, name: &str) -> String {
     Key::new(kind, namespace, name).map(|key| key.to_path()).unwrap_or_default()
 }
 
-fn service_key(service: u16) -> String {
-    key(Kind::Service, &format!("s{service}"))
+/// The name of a service.
+pub(crate) fn service_name(service: u16) -> String {
+    format!("s{service}")
 }
 
-fn slice_key(service: u16) -> String {
-    key(Kind::EndpointSlice, &format!("s{service}"))
+fn service_key(service: u16) -> String {
+    key(Kind::Service, &service_name(service))
+}
+
+fn slice_key(service: u16, slice: usize) -> String {
+    key(Kind::EndpointSlice, &format!("s{service}-{slice}"))
 }
 
 impl Cluster {
     /// A cluster with only the Node object, and the write that creates it.
     pub fn new() -> (Self, Vec<Write>) {
-        let cluster =
-            Self { services: BTreeMap::new(), next_endpoint: 0, is_node_stored: true, node_ipv6: 0 };
+        let cluster = Self {
+            services: BTreeMap::new(),
+            last_endpoint: 0,
+            is_node_stored: true,
+            node: NodeFacts::default(),
+        };
         let writes = vec![cluster.put_node()];
         (cluster, writes)
     }
 
-    fn put_node(&self) -> Write {
-        let mut addresses = vec![json!({"type": "NodeInternalIP", "address": NODE_ADDRESS.to_string()})];
-        if self.node_ipv6 > 0 {
-            let address = format!("fd00::{:x}", self.node_ipv6);
-            addresses.push(json!({"type": "NodeInternalIP", "address": address}));
-        }
-        let value = json!({"name": NODE, "addresses": addresses});
-        Write::Put(key(Kind::Node, NODE), value.to_string().into())
-    }
-
-    /// The next writes of a client. The same endpoint is never written twice, so that an endpoint shows how old a state is.
+    /// The next writes of a client. No two endpoints ever have the same address, so an endpoint shows how old a state is.
     pub fn next_write(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let service = rng.random_range(0..SERVICES);
         match rng.random_range(0..100) {
-            0..37 => self.put_endpoints(service, rng),
-            37..40 => vec![Self::put_unselected_pod(service)],
-            40..65 => self.put_service(service),
-            65..75 => self.delete_service(service),
-            75..85 => self.delete_endpoints(service),
-            85..90 => self.put_bad(service, rng.random()),
-            90..93 => self.toggle_node(),
-            93 => self.move_node(rng),
-            94 | 95 => self.delete_most(rng),
+            0..42 => self.change_slice(service, rng),
+            42..45 => vec![Self::put_unselected_pod(service)],
+            45..48 => self.put_pod(service, rng),
+            48..62 => self.put_service(service, rng),
+            62..66 => self.move_addresses(rng),
+            66..72 => self.delete_service(service),
+            72..78 => self.delete_slice(service, rng.random_range(0..SLICES.len())),
+            78..83 => self.put_bad(service, rng),
+            83..86 => self.toggle_node(),
+            86..90 => self.change_node(rng),
+            90 | 91 => self.delete_most(rng),
+            92 => self.put_most(rng),
             _ => {
-                // Service and slice in one transaction.
-                let mut writes = self.put_service(service);
-                writes.extend(self.put_endpoints(service, rng));
+                // Service and slices in one transaction.
+                let mut writes = self.put_service(service, rng);
+                writes.extend(self.change_slice(service, rng));
+                writes.extend(self.change_slice(service, rng));
                 writes
             }
         }
     }
 
     /// Writes that make the state regular again: every value valid, and the Node object stored.
-    pub fn repair(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+    pub fn repair(&mut self) -> Vec<Write> {
         let mut writes = Vec::new();
         if !self.is_node_stored {
             writes.extend(self.toggle_node());
         }
-        let bad: Vec<(u16, bool, bool)> = self
-            .services
-            .iter()
-            .filter(|(_, service)| service.is_service_bad || service.is_slice_bad)
-            .map(|(number, service)| (*number, service.is_service_bad, service.is_slice_bad))
-            .collect();
-        for (service, is_service_bad, is_slice_bad) in bad {
-            if is_service_bad {
-                writes.extend(self.put_service(service));
+        for (number, objects) in &mut self.services {
+            if let Some(service) = objects.service.as_mut().filter(|service| service.is_bad) {
+                service.is_bad = false;
+                writes.push(put_service(*number, &service.last_good));
             }
-            if is_slice_bad {
-                writes.extend(self.put_endpoints(service, rng));
+            for (at, slice) in objects.slices.iter_mut().enumerate() {
+                if let Some(slice) = slice.as_mut().filter(|slice| slice.is_bad) {
+                    slice.is_bad = false;
+                    writes.push(put_slice(*number, at, &slice.last_good));
+                }
             }
         }
         writes
     }
 
-    /// The services with endpoints, and these.
-    pub fn served(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
-        self.services.iter().filter_map(|(number, service)| {
-            let endpoints = service.endpoints.as_deref().filter(|endpoints| !endpoints.is_empty())?;
-            let is_clear = service.is_stored && !service.is_service_bad && !service.is_slice_bad;
-            is_clear.then_some((*number, endpoints))
+    /// The stored services with their slices. With an invalid value of one the last valid one counts; then it is `false`.
+    pub(crate) fn served(&self) -> impl Iterator<Item = (u16, ServedService, bool)> {
+        self.services.iter().filter_map(|(number, objects)| {
+            let service = objects.service.as_ref()?;
+            let slices = || objects.slices.iter().flatten();
+            let is_valid = !service.is_bad && slices().all(|slice| !slice.is_bad);
+            let slices = slices().map(|slice| slice.last_good.clone()).collect();
+            Some((*number, ServedService { spec: service.last_good.clone(), slices }, is_valid))
         })
     }
 
-    /// The services with an invalid stored value, with the endpoints of their last valid values.
-    pub fn last_good(&self) -> impl Iterator<Item = (u16, &[Ipv4Addr])> {
-        self.services.iter().filter_map(|(number, service)| {
-            let is_bad = service.is_stored && (service.is_service_bad || service.is_slice_bad);
-            Some((*number, service.endpoints.as_deref().filter(|_| is_bad)?))
-        })
+    /// The facts of the stored Node object.
+    pub(crate) fn node(&self) -> Option<NodeFacts> {
+        self.is_node_stored.then_some(self.node)
+    }
+
+    /// The numbers of all endpoints in the stored slices, and in the last valid values of invalid ones.
+    pub(crate) fn endpoints(&self) -> BTreeSet<u32> {
+        let slices = self.services.values().flat_map(|objects| objects.slices.iter().flatten());
+        slices.flat_map(|slice| &slice.last_good.endpoints).map(|endpoint| endpoint.number).collect()
     }
 
     /// The state of a backup, with the current counter of endpoints, so that none is written twice.
     #[must_use]
     pub fn restored(&self, then: Self) -> Self {
-        Self { next_endpoint: self.next_endpoint, ..then }
+        Self { last_endpoint: self.last_endpoint, ..then }
     }
 
-    fn put_service(&mut self, service: u16) -> Vec<Write> {
-        let entry = self.services.entry(service).or_default();
-        (entry.is_stored, entry.is_service_bad) = (true, false);
-        let mut port = json!({"name": "http", "protocol": "TCP", "port": 80});
-        let mut value = json!({"cluster_ip": cluster_ip(service).to_string()});
-        if service % 4 == 1 {
-            port["node_port"] = json!(30_000 + service);
-            value["service_type"] = json!("NodePort");
-        }
-        if service % 4 == 2 {
-            port["node_port"] = json!(30_000 + service);
-            value["service_type"] = json!("LoadBalancer");
-            value["external_traffic_policy"] = json!("Local");
-            value["health_check_node_port"] = json!(31_000 + service);
-        }
-        if service % 4 == 3 {
-            value["session_affinity"] = json!("ClientIP");
-        }
-        value["port"] = json!([port]);
-        vec![Write::Put(service_key(service), value.to_string().into())]
+    fn put_node(&self) -> Write {
+        Write::Put(key(Kind::Node, NODE), self.node.value().to_string().into())
     }
 
-    fn put_endpoints(&mut self, service: u16, rng: &mut SmallRng) -> Vec<Write> {
-        let count = rng.random_range(0..5);
-        let endpoints: Vec<Ipv4Addr> = (0..count)
-            .map(|_| {
-                self.next_endpoint += 1;
-                Ipv4Addr::from(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + self.next_endpoint)
-            })
-            .collect();
-        let endpoint = |address: &Ipv4Addr| {
-            let on_node = if u32::from(*address) % 3 == 0 { NODE } else { "n2" };
-            json!({"addresses": [address.to_string()], "node_name": on_node})
+    fn pools(&self) -> Pools {
+        let mut pools = Pools::default();
+        for service in self.services.values().filter_map(|objects| objects.service.as_ref()) {
+            service.last_good.add_to(&mut pools);
+        }
+        pools
+    }
+
+    /// Creates a service, changes an aspect of one, or writes it once more.
+    fn put_service(&mut self, number: u16, rng: &mut SmallRng) -> Vec<Write> {
+        let pools = self.pools();
+        let objects = self.services.entry(number).or_default();
+        let spec = match objects.service.take() {
+            Some(Stored { last_good: mut spec, .. }) => {
+                if rng.random_bool(0.8) {
+                    spec.change(&pools, rng);
+                }
+                Some(spec)
+            }
+            None => ServiceSpec::random(&pools, rng),
         };
-        let value = json!({
-            "service_name": format!("s{service}"), "address_type": "IPv4",
-            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}],
-            "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
-        });
-        let entry = self.services.entry(service).or_default();
-        (entry.endpoints, entry.is_slice_bad) = (Some(endpoints), false);
-        vec![Write::Put(slice_key(service), value.to_string().into())]
+        let Some(spec) = spec else { return Vec::new() };
+        let write = put_service(number, &spec);
+        objects.service = Some(Stored::good(spec));
+        vec![write]
     }
 
-    fn delete_service(&mut self, service: u16) -> Vec<Write> {
-        let entry = self.services.entry(service).or_default();
-        (entry.is_stored, entry.is_service_bad) = (false, false);
-        vec![Write::Delete(service_key(service))]
-    }
-
-    fn delete_endpoints(&mut self, service: u16) -> Vec<Write> {
-        let entry = self.services.entry(service).or_default();
-        (entry.endpoints, entry.is_slice_bad) = (None, false);
-        vec![Write::Delete(slice_key(service))]
-    }
-
-    fn put_bad(&mut self, service: u16, is_slice: bool) -> Vec<Write> {
-        let entry = self.services.entry(service).or_default();
-        if is_slice && entry.endpoints.is_some() {
-            entry.is_slice_bad = true;
-            vec![Write::Put(slice_key(service), Bytes::from_static(b"{\"ports\": 7}"))]
-        } else if entry.is_stored {
-            entry.is_service_bad = true;
-            vec![Write::Put(service_key(service), Bytes::from_static(b"{"))]
+    /// Two services exchange their addresses and node ports, or one gets those of another that is deleted, in one transaction.
+    fn move_addresses(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        let is_valid = |(number, objects): (&u16, &Objects)| {
+            objects.service.as_ref().filter(|service| !service.is_bad).map(|_| *number)
+        };
+        let mut numbers: Vec<u16> = self.services.iter().filter_map(is_valid).collect();
+        numbers.shuffle(rng);
+        let [one, other, ..] = numbers[..] else { return Vec::new() };
+        let spec = |number: u16| {
+            self.services.get(&number)?.service.as_ref().map(|service| service.last_good.clone())
+        };
+        let (Some(mut first), Some(mut second)) = (spec(one), spec(other)) else { return Vec::new() };
+        std::mem::swap(&mut first.cluster_ip, &mut second.cluster_ip);
+        std::mem::swap(&mut first.ports, &mut second.ports);
+        std::mem::swap(&mut first.external_ip, &mut second.external_ip);
+        // The address of a load balancer belongs to that type.
+        if first.kind == second.kind {
+            std::mem::swap(&mut first.ingress_ip, &mut second.ingress_ip);
+        }
+        let mut writes = vec![put_service(one, &first)];
+        self.services.entry(one).or_default().service = Some(Stored::good(first));
+        if rng.random_bool(0.3) {
+            writes.extend(self.delete_service(other));
         } else {
-            Vec::new()
+            writes.push(put_service(other, &second));
+            self.services.entry(other).or_default().service = Some(Stored::good(second));
+        }
+        writes.shuffle(rng);
+        writes
+    }
+
+    fn change_slice(&mut self, number: u16, rng: &mut SmallRng) -> Vec<Write> {
+        let at = rng.random_range(0..SLICES.len());
+        let slice = &mut self.services.entry(number).or_default().slices[at];
+        let mut next = slice.take().map_or_else(|| Slice::new(SLICES[at]), |slice| slice.last_good);
+        next.change(&mut self.last_endpoint, rng);
+        let write = put_slice(number, at, &next);
+        *slice = Some(Stored::good(next));
+        vec![write]
+    }
+
+    fn delete_service(&mut self, number: u16) -> Vec<Write> {
+        self.services.entry(number).or_default().service = None;
+        vec![Write::Delete(service_key(number))]
+    }
+
+    fn delete_slice(&mut self, number: u16, at: usize) -> Vec<Write> {
+        self.services.entry(number).or_default().slices[at] = None;
+        vec![Write::Delete(slice_key(number, at))]
+    }
+
+    /// Overwrites the service or one of its slices with an invalid value.
+    fn put_bad(&mut self, number: u16, rng: &mut SmallRng) -> Vec<Write> {
+        let objects = self.services.entry(number).or_default();
+        let at = rng.random_range(0..SLICES.len());
+        match (&mut objects.service, &mut objects.slices[at]) {
+            (_, Some(slice)) if rng.random() => {
+                slice.is_bad = true;
+                vec![Write::Put(slice_key(number, at), Bytes::from_static(b"{\"ports\": 7}"))]
+            }
+            (Some(service), _) => {
+                service.is_bad = true;
+                vec![Write::Put(service_key(number), Bytes::from_static(b"{"))]
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -229,11 +279,29 @@ impl Cluster {
         if self.is_node_stored { vec![self.put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
     }
 
-    /// Gives the node another IPv6 address, or none.
-    fn move_node(&mut self, rng: &mut SmallRng) -> Vec<Write> {
-        self.node_ipv6 = rng.random_range(0..4);
+    /// Gives the node another IPv6 address, zone or range of pods, or takes it away.
+    fn change_node(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        self.node.change(rng);
         self.is_node_stored = true;
         vec![self.put_node()]
+    }
+
+    /// The pod of an endpoint, with a weight; or its deletion.
+    fn put_pod(&self, service: u16, rng: &mut SmallRng) -> Vec<Write> {
+        let slices =
+            self.services.get(&service).into_iter().flat_map(|objects| objects.slices.iter().flatten());
+        let endpoints: Vec<Endpoint> = slices.flat_map(|slice| slice.last_good.endpoints.clone()).collect();
+        if endpoints.is_empty() {
+            return Vec::new();
+        }
+        let name = pod_name(endpoints[rng.random_range(0..endpoints.len())].number);
+        if rng.random_bool(0.3) {
+            return vec![Write::Delete(key(Kind::Pod, &name))];
+        }
+        let weight = rng.random_range(1..5_u8).to_string();
+        let value =
+            json!({"name": name, "namespace": "default", "annotations": {"contiv.io/weight": weight}});
+        vec![Write::Put(key(Kind::Pod, &name), value.to_string().into())]
     }
 
     /// A pod that no service selects.
@@ -242,23 +310,27 @@ impl Cluster {
         Write::Put(key(Kind::Pod, &format!("lonely{number}")), value.to_string().into())
     }
 
+    /// Creates most services that are missing, at once, as a restored namespace does.
+    fn put_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
+        let is_missing =
+            |number: &u16| self.services.get(number).is_none_or(|objects| objects.service.is_none());
+        let missing: Vec<u16> = (0..SERVICES).filter(is_missing).filter(|_| rng.random_bool(0.9)).collect();
+        missing.into_iter().flat_map(|service| self.put_service(service, rng)).collect()
+    }
+
     /// Deletes most services at once.
     fn delete_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
-        let stored: Vec<u16> = self
-            .services
-            .iter()
-            .filter(|(_, service)| service.is_stored)
-            .map(|(number, _)| *number)
-            .collect();
-        stored
-            .into_iter()
-            .filter(|_| rng.random_bool(0.9))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .flat_map(|service| self.delete_service(service))
-            .collect()
+        let stored = self.services.iter().filter(|(_, objects)| objects.service.is_some());
+        let stored: Vec<u16> = stored.map(|(number, _)| *number).collect();
+        let deleted = stored.into_iter().filter(|_| rng.random_bool(0.9)).collect::<Vec<_>>();
+        deleted.into_iter().flat_map(|service| self.delete_service(service)).collect()
     }
 }
 
-/// The node's address, at which node ports answer.
-pub const NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 1, 1));
+fn put_service(number: u16, spec: &ServiceSpec) -> Write {
+    Write::Put(service_key(number), spec.value(31_000 + number).to_string().into())
+}
+
+fn put_slice(number: u16, at: usize, slice: &Slice) -> Write {
+    Write::Put(slice_key(number, at), slice.value(&service_name(number)).to_string().into())
+}

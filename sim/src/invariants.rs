@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -22,11 +22,13 @@ use jiff::Timestamp;
 use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::{
-    cluster::{cluster_ip, node_port},
+    cluster::{NodeFacts, ServedService},
     config,
     disk::ModelDisk,
-    kernel::{Fate, ModelKernel, NewConnection},
+    expected::{self, Client},
+    kernel::ModelKernel,
     local_addresses::LocalAddresses,
+    long_flows::FIRST_PORT,
     metrics::Scrape,
     outputs::{self, Receivers},
     store::ModelStore,
@@ -202,28 +204,33 @@ pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     }
 }
 
-/// A new connection to a service must reach one of these endpoints; also by its node port at these addresses.
-pub fn check_flow(
+/// Opens connections of this client to the service, and compares their results with the expected ones: to one of its addresses
+/// at random, or to all.
+pub(crate) fn check_flows(
     kernel: &ModelKernel,
-    service: u16,
-    endpoints: &[Ipv4Addr],
+    service: &ServedService,
+    client: Client,
+    node: &NodeFacts,
     node_addresses: &BTreeSet<IpAddr>,
+    is_sample: bool,
     rng: &mut SmallRng,
-) -> Result<(), String> {
-    let client = SocketAddr::from((Ipv4Addr::new(11, 255, 0, 1), 40_000));
-    let address = SocketAddr::from((cluster_ip(service), 80));
-    let of_node = |port| node_addresses.iter().map(move |address| SocketAddr::from((*address, port)));
-    for destination in [address].into_iter().chain(node_port(service).into_iter().flat_map(of_node)) {
-        let connection =
-            NewConnection { protocol: 6, client, destination, interface: Some("eth0".to_owned()) };
-        match kernel.evaluate(&connection, &mut |bound| rng.random_range(0..bound)) {
-            Fate::Delivered { server, .. } if endpoints.iter().any(|endpoint| server.ip() == *endpoint) => {}
-            fate => {
-                return Err(format!(
-                    "a connection to {destination} of service s{service} with endpoints {endpoints:?} has this result: {fate:?}"
-                ));
-            }
-        }
+) -> Result<u64, String> {
+    let mut connections =
+        expected::connections(service, client, rng.random_range(1024..FIRST_PORT), node, node_addresses);
+    if is_sample && !connections.is_empty() {
+        let chosen = connections.swap_remove(rng.random_range(0..connections.len()));
+        connections = vec![chosen];
     }
-    Ok(())
+    for connection in &connections {
+        let mut draw = |bound| rng.random_range(0..bound);
+        // With affinity the first packet stores the backend for the next connections of the client.
+        let fate = if service.spec.has_affinity {
+            kernel.open(connection.connection(), &mut draw)
+        } else {
+            kernel.evaluate(connection.connection(), &mut draw)
+        };
+        connection.check(&fate).map_err(|what| format!("{what}; {service:#?}"))?;
+    }
+    kernel.close_connections(|connection| connection.client.port() < FIRST_PORT);
+    Ok(connections.len() as u64)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use rand::{RngExt as _, rngs::SmallRng};
 
-use crate::cluster::NODE_ADDRESS;
+use crate::{cluster::NODE_ADDRESS, expected::NODE_IPV6};
 
 /// The range of addresses on which node ports answer besides the node's own address.
 pub(crate) const NODE_PORT_RANGE: &str = "192.168.2.0/24";
@@ -33,13 +33,12 @@ impl LocalAddresses {
 
     /// All.
     pub(crate) fn all(&self) -> BTreeSet<IpAddr> {
-        self.0.iter().copied().chain([NODE_ADDRESS]).collect()
+        self.0.iter().copied().chain([NODE_ADDRESS, NODE_IPV6.into()]).collect()
     }
 
-    /// Those on which node ports answer.
+    /// Those of IPv4 on which node ports answer.
     pub(crate) fn with_node_ports(&self) -> BTreeSet<IpAddr> {
-        let mut all = self.all();
-        all.remove(&OTHERS[2]);
-        all
+        let others = self.0.iter().copied().filter(|address| *address != OTHERS[2]);
+        others.chain([NODE_ADDRESS]).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::{
     any::Any,
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
-    net::Ipv4Addr,
+    net::IpAddr,
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
@@ -28,20 +28,23 @@ use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
 use crate::{
-    cluster::{Cluster, NODE, NODE_ADDRESS, Write},
+    cluster::{Cluster, NODE, NODE_ADDRESS, NodeFacts, ServedService, Write},
     config::{self, RENDERER},
+    confirmation::Confirmation,
     disk::ModelDisk,
+    expected::{self, Client, ServedFrontends},
     faults::{self, Fault},
     history::ExpectedHistory,
     invariants::{self, ObservedState},
     kernel::{Errno, Fault as KernelFault, ModelKernel},
     local_addresses::LocalAddresses,
+    long_flows::LongFlows,
     metrics::Scrape,
-    newest::NewestEndpoints,
     outputs::{self, Receivers},
     own_node::OwnNode,
     pods::PodCallers,
     store::{Backup, ModelFeed, ModelStore},
+    used_endpoints::UsedEndpoints,
 };
 
 /// How many steps the trace of a failure shows.
@@ -162,7 +165,9 @@ pub struct World {
     own_node: OwnNode,
     addresses: LocalAddresses,
     pods: PodCallers,
-    newest: NewestEndpoints,
+    used_endpoints: UsedEndpoints,
+    long_flows: LongFlows,
+    confirmation: Confirmation,
     /// The agent owns its table, so other programs cannot change it.
     is_table_owned: bool,
     agent: Option<Agent>,
@@ -185,8 +190,10 @@ pub struct World {
     will_panic: bool,
     /// The time of the last fault after which flows may fail for a while.
     last_disturbance: Duration,
-    /// The services whose current endpoints the agent knows, and since when.
-    stable: BTreeMap<u16, (Duration, Vec<Ipv4Addr>)>,
+    /// The services whose current state the agent knows, and since when.
+    stable: BTreeMap<u16, (Duration, ServedService)>,
+    /// The same for the facts of the node.
+    stable_node: Option<(Duration, NodeFacts)>,
     is_resting: bool,
     /// Set to end the run early.
     is_stopped: Arc<AtomicBool>,
@@ -220,7 +227,9 @@ impl World {
             own_node: OwnNode::default(),
             addresses: LocalAddresses::default(),
             pods: PodCallers::default(),
-            newest: NewestEndpoints::default(),
+            used_endpoints: UsedEndpoints::default(),
+            long_flows: LongFlows::default(),
+            confirmation: Confirmation::default(),
             is_table_owned,
             agent: None,
             start_at: Duration::from_secs(1),
@@ -236,6 +245,7 @@ impl World {
             will_panic: false,
             last_disturbance: Duration::ZERO,
             stable: BTreeMap::new(),
+            stable_node: None,
             is_resting: false,
             is_stopped: Arc::default(),
             skipped_faults: Vec::new(),
@@ -373,6 +383,43 @@ impl World {
         Ok(())
     }
 
+    fn commit(&mut self, writes: Vec<Write>) {
+        self.store.commit(writes);
+        self.used_endpoints.was_written(&self.cluster, self.store.revision());
+        self.note_served();
+    }
+
+    fn note_served(&mut self) {
+        let served = self.served_frontends();
+        self.long_flows.note_served(&served);
+    }
+
+    /// The frontends of the stored services. Without the Node object those at addresses that it had are unknown.
+    fn served_frontends(&self) -> ServedFrontends {
+        let node = self.cluster.node();
+        let node_addresses = node.map(|node| self.addresses.with_node_ports().into_iter().chain(node.ipv6()));
+        ServedFrontends::of(&self.cluster, &node_addresses.into_iter().flatten().collect())
+    }
+
+    /// Opens a flow to one of the addresses of a service that goes on.
+    fn open_long_flow(
+        &mut self,
+        service: &ServedService,
+        node: &NodeFacts,
+        node_addresses: &BTreeSet<IpAddr>,
+    ) {
+        if !self.long_flows.has_space() {
+            return;
+        }
+        let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
+        let port = self.long_flows.next_port();
+        let mut connections = expected::connections(service, client, port, node, node_addresses);
+        if !connections.is_empty() {
+            let chosen = connections.swap_remove(self.rng.random_range(0..connections.len()));
+            self.long_flows.open(&self.kernel, &chosen, &mut self.rng);
+        }
+    }
+
     fn perform(&mut self, step: Step) {
         match step {
             Step::Sync => {
@@ -384,7 +431,7 @@ impl World {
             Step::Write => {
                 let writes = self.cluster.next_write(&mut self.rng);
                 self.note(|| format!("clients write {}", brief_writes(&writes)));
-                self.store.commit(writes);
+                self.commit(writes);
                 self.next_write = self.clock + self.random_delay(Duration::from_secs(60));
             }
             Step::Fault => {
@@ -444,6 +491,7 @@ impl World {
                 self.last_disturbance = self.clock;
                 // Unsynced writes are lost until the store is read again.
                 self.stable.clear();
+                self.stable_node = None;
             }
             Fault::Resync => self.handle(Input::Resync { cause: "simulated" }),
             Fault::ConfirmDeletions => self.handle(Input::ConfirmDeletions(OPERATOR)),
@@ -464,6 +512,7 @@ impl World {
             Fault::AddressChange => {
                 self.addresses.change(&mut self.rng);
                 self.kernel.set_addresses(self.addresses.all());
+                self.note_served();
                 let delay = self.random_delay(Duration::from_secs(1));
                 self.arrive(delay, Input::LocalAddresses(self.addresses.all()));
             }
@@ -480,7 +529,8 @@ impl World {
                 if let Some((backup, cluster)) = self.backup.take() {
                     self.store.restore(backup);
                     self.cluster = self.cluster.restored(cluster);
-                    self.newest.forget();
+                    self.used_endpoints.was_restored(&self.cluster);
+                    self.long_flows.note_uncertain();
                     self.last_disturbance = self.clock;
                 }
             }
@@ -513,11 +563,15 @@ impl World {
     /// Kills the agent; with a power failure the machine too.
     fn stop(&mut self, with_power: bool) {
         self.agent = None;
+        self.used_endpoints.agent_stopped();
+        self.long_flows.note_stop();
+        self.confirmation = Confirmation::default();
         self.kernel.forget_background();
         if with_power {
             self.disk.fail_power();
             self.own_node.lost_power();
-            self.newest.forget();
+            self.used_endpoints.forget();
+            self.long_flows.forget();
             self.pods.lose_pods();
         } else {
             self.pods.lose_agent();
@@ -603,6 +657,7 @@ impl World {
         } else if is_news {
             // There are no expectations for an intermediate state.
             self.stable.clear();
+            self.stable_node = None;
         }
     }
 
@@ -682,12 +737,14 @@ impl World {
         let mut out = std::mem::take(&mut agent.out);
         // A timer ends the wait of a first list for the mirror.
         let can_delete = matches!(input, Input::Store(..) | Input::Mirror(_) | Input::Timer);
-        let was_held = agent.core.status().held_deletions.is_some();
+        let is_list = matches!(input, Input::Store(StoreEvent::Listed(_), _));
         agent.waiting += usize::from(matches!(input, Input::Store(..)));
-        let handled = if agent.core.status().synced { 1 } else { agent.waiting.max(1) };
+        let was_synced = agent.core.status().synced;
+        let handled = if was_synced { 1 } else { agent.waiting.max(1) };
         // A first list replaces the saved state.
-        let before =
-            if agent.core.status().synced { agent.core.services().len() } else { self.disk.services() };
+        let before = if was_synced { agent.core.services().len() } else { self.disk.services() };
+        let held_before = agent.core.status().held_deletions;
+        self.confirmation.on_input(&input, held_before.as_ref(), now.time);
         let pod_request = match &input {
             Input::AddPod { wait: Some((_, request)), .. } => Some(("pod-added", *request)),
             Input::DeletePod(_, request) => Some(("pod-deleted", *request)),
@@ -698,11 +755,15 @@ impl World {
         if let Some((kind, request)) = pod_request {
             agent.history.on_pod_request(kind, answer_to(request, &out), now);
         }
-        let is_checked = can_delete && !was_held && agent.core.status().synced;
+        let status = agent.core.status();
         let gone = before.saturating_sub(agent.core.services().len());
-        if is_checked && gone >= invariants::MIN_MASS_DELETION * handled && gone * 2 > before {
-            self.broken_invariant =
-                Some(format!("{gone} of {before} services were removed at once, and no deletion is held"));
+        let is_mass = gone >= invariants::MIN_MASS_DELETION * handled && gone * 2 > before;
+        let held = (held_before.as_ref(), status.held_deletions.as_ref());
+        if can_delete
+            && status.synced
+            && let Err(what) = self.confirmation.check(is_list, held, was_synced, gone, is_mass)
+        {
+            self.broken_invariant = Some(format!("{gone} of {before} services were removed at once: {what}"));
         }
         for output in out.drain(..) {
             self.execute(output);
@@ -720,7 +781,8 @@ impl World {
         let Some(agent) = &self.agent else { return Ok(()) };
         let status = agent.core.status();
         let is_current = status.synced && !status.from_mirror && status.revision == self.store.revision();
-        self.newest.check(&agent.core, is_current && self.feed.is_idle(&self.store))?;
+        let has_all = is_current && self.feed.is_idle(&self.store);
+        self.used_endpoints.check(&agent.core, status.revision, has_all)?;
         self.pods.check(agent.core.pods(), self.clock)
     }
 
@@ -781,37 +843,70 @@ impl World {
         }
     }
 
-    /// Records since when the agent knows the current endpoints of each service. For a service with an invalid value its
-    /// earlier endpoints are expected, if they are those of the last valid value.
+    /// Records since when the agent knows the current state of each service. For a service with an invalid value its earlier
+    /// state is expected, if it is that of the last valid value.
     fn record_expectations(&mut self) {
         let clock = self.clock;
-        let served: BTreeMap<u16, Vec<Ipv4Addr>> =
-            self.cluster.served().map(|(service, endpoints)| (service, endpoints.to_vec())).collect();
-        let last_good: BTreeMap<u16, &[Ipv4Addr]> = self.cluster.last_good().collect();
-        self.stable.retain(|service, (_, endpoints)| {
-            served.contains_key(service) || last_good.get(service).is_some_and(|last| *last == *endpoints)
+        let mut served: BTreeMap<u16, (ServedService, bool)> = BTreeMap::new();
+        for (number, service, is_valid) in self.cluster.served() {
+            served.insert(number, (service, is_valid));
+        }
+        self.stable.retain(|number, (_, known)| {
+            served.get(number).is_some_and(|(service, is_valid)| *is_valid || service == known)
         });
-        for (service, endpoints) in served {
-            let entry = self.stable.entry(service).or_insert_with(|| (clock, Vec::new()));
-            if entry.1 != endpoints {
-                *entry = (clock, endpoints);
+        for (number, (service, is_valid)) in served {
+            if is_valid && self.stable.get(&number).is_none_or(|(_, known)| *known != service) {
+                self.stable.insert(number, (clock, service));
             }
+        }
+        // Without the object the agent keeps the last facts, if it has a copy.
+        if let Some(node) = self.cluster.node()
+            && self.stable_node.is_none_or(|(_, known)| known != node)
+        {
+            self.stable_node = Some((clock, node));
         }
     }
 
-    /// Connections to a service whose endpoints have not changed for long must reach one of them, despite all faults.
+    /// The facts of the node that the agent must have applied by now.
+    fn known_node(&self) -> Option<NodeFacts> {
+        let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
+        let is_known = self.own_node.known_since().is_some_and(is_due) && self.cluster.node().is_some();
+        self.stable_node.filter(|(since, _)| is_known && is_due(*since)).map(|(_, node)| node)
+    }
+
+    /// Connections to a service that has not changed for long must have the expected result, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
+        // A deleted service that is held keeps its addresses, though another one may have them in the store.
+        if self.agent.as_ref().is_some_and(|agent| agent.core.status().held_deletions.is_some()) {
+            self.last_disturbance = self.clock;
+        }
         let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
         if !is_due(self.last_disturbance) {
             return Ok(());
         }
-        let has_node_ports = self.own_node.known_since().is_some_and(is_due);
-        let node_addresses = has_node_ports.then_some(NODE_ADDRESS).into_iter().collect::<BTreeSet<_>>();
-        for (service, (since, endpoints)) in &self.stable {
-            if is_due(*since) {
-                self.stats.flows += 1;
-                invariants::check_flow(&self.kernel, *service, endpoints, &node_addresses, &mut self.rng)?;
+        let node = self.known_node();
+        let node_addresses = node.map(|_| NODE_ADDRESS).into_iter().collect::<BTreeSet<_>>();
+        let mut candidates = Vec::new();
+        for (since, service) in self.stable.values() {
+            let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
+            if is_due(*since) && (node.is_some() || !expected::needs_node_facts(service, client)) {
+                let node = node.unwrap_or_default();
+                let flows = invariants::check_flows(
+                    &self.kernel,
+                    service,
+                    client,
+                    &node,
+                    &node_addresses,
+                    true,
+                    &mut self.rng,
+                )?;
+                self.stats.flows += flows;
+                candidates.push((service.clone(), node));
             }
+        }
+        if self.rng.random_bool(0.1) && !candidates.is_empty() {
+            let (service, node) = candidates.swap_remove(self.rng.random_range(0..candidates.len()));
+            self.open_long_flow(&service, &node, &node_addresses);
         }
         Ok(())
     }
@@ -825,8 +920,8 @@ impl World {
         self.kernel.forget_faults();
         self.slow_until = Duration::ZERO;
         self.will_panic = false;
-        let writes = self.cluster.repair(&mut self.rng);
-        self.store.commit(writes);
+        let writes = self.cluster.repair();
+        self.commit(writes);
         if let Some(agent) = &mut self.agent {
             agent.next_delivery = self.clock;
         }
@@ -840,10 +935,25 @@ impl World {
         }
         self.stats.rests += 1;
         self.compare()?;
-        let node_addresses = self.addresses.with_node_ports();
-        for (service, endpoints) in self.cluster.served() {
-            self.stats.flows += 1;
-            invariants::check_flow(&self.kernel, service, endpoints, &node_addresses, &mut self.rng)?;
+        let node = self.cluster.node().unwrap_or_default();
+        let node_addresses = self.addresses.with_node_ports().into_iter().chain(node.ipv6()).collect();
+        self.kernel.run_background();
+        self.long_flows.check(&self.kernel, &self.served_frontends())?;
+        let served: Vec<ServedService> = self.cluster.served().map(|(_, service, _)| service).collect();
+        for service in served {
+            for client in Client::ALL {
+                let flows = invariants::check_flows(
+                    &self.kernel,
+                    &service,
+                    client,
+                    &node,
+                    &node_addresses,
+                    false,
+                    &mut self.rng,
+                )?;
+                self.stats.flows += flows;
+            }
+            self.open_long_flow(&service, &node, &node_addresses);
         }
         invariants::check_stalls(&self.kernel)?;
         self.is_resting = false;

@@ -11,6 +11,7 @@ use std::{
 use contiv_renderer::linux::Linux;
 use contiv_sim::{
     kernel::compare,
+    route_world::RouteWorld,
     world::{Stats, Violation, World},
 };
 
@@ -20,6 +21,8 @@ const USAGE: &str = "usage: contiv-simulate SECONDS [SEED]
 
 /// The simulated time of one world.
 const WORLD_DURATION: Duration = Duration::from_secs(12 * 3600);
+/// The steps of its route renderer.
+const ROUTE_STEPS: usize = 300;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,8 +56,12 @@ fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
                 while start.elapsed() < duration {
                     let mut world = World::new(seed);
                     let result = world.run(WORLD_DURATION);
-                    let is_violated = result.is_err();
-                    if results.send((world.stats(), result)).is_err() || is_violated {
+                    let mut routes = RouteWorld::new(seed);
+                    let of_routes = routes.run(ROUTE_STEPS);
+                    let is_violated = result.is_err() || of_routes.is_err();
+                    let done =
+                        Done { stats: world.stats(), result, route_checks: routes.checks(), of_routes };
+                    if results.send(done).is_err() || is_violated {
                         return;
                     }
                     seed += threads;
@@ -62,26 +69,40 @@ fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
             });
         }
         drop(results);
-        let (mut stats, mut worlds) = (Stats::default(), 0_u64);
-        for (of_world, result) in reports {
-            stats.add(of_world);
+        let (mut stats, mut worlds, mut route_checks) = (Stats::default(), 0_u64, 0);
+        for done in reports {
+            stats.add(done.stats);
             worlds += 1;
-            if let Err(violation) = result {
+            route_checks += done.route_checks;
+            if let Err(violation) = done.result {
                 return fail(violation);
             }
+            if let Err(violation) = done.of_routes {
+                eprintln!("{violation}");
+                return ExitCode::FAILURE;
+            }
         }
-        report(&stats, worlds, start.elapsed());
+        report(&stats, worlds, route_checks, start.elapsed());
         ExitCode::SUCCESS
     })
 }
 
-fn report(stats: &Stats, worlds: u64, elapsed: Duration) {
+/// A world that has ended, and that of routes with the same seed.
+struct Done {
+    stats: Stats,
+    result: Result<(), Violation>,
+    route_checks: u64,
+    of_routes: Result<(), String>,
+}
+
+fn report(stats: &Stats, worlds: u64, route_checks: u64, elapsed: Duration) {
     let hours = stats.time.as_secs_f64() / 3600.0;
     let rate = hours / elapsed.as_secs_f64() * 60.0;
     let Stats { inputs, faults, restarts, rests, flows, .. } = stats;
     println!(
         "{hours:.0} simulated hours in {:.0} s ({rate:.0} hours a minute), {worlds} worlds: {inputs} inputs of the core, {faults} \
-         faults, {restarts} restarts, {rests} comparisons with a fresh start, {flows} flows; 0 violations",
+         faults, {restarts} restarts, {rests} comparisons with a fresh start, {flows} flows, {route_checks} comparisons of routes; \
+         0 violations",
         elapsed.as_secs_f64()
     );
 }
@@ -90,13 +111,16 @@ fn report(stats: &Stats, worlds: u64, elapsed: Duration) {
 fn replay(seed: u64) -> ExitCode {
     let mut world = World::new(seed);
     let start = Instant::now();
-    match world.run(WORLD_DURATION) {
-        Ok(()) => {
-            report(&world.stats(), 1, start.elapsed());
-            ExitCode::SUCCESS
-        }
-        Err(violation) => fail(violation),
+    if let Err(violation) = world.run(WORLD_DURATION) {
+        return fail(violation);
     }
+    let mut routes = RouteWorld::new(seed);
+    if let Err(violation) = routes.run(ROUTE_STEPS) {
+        eprintln!("{violation}");
+        return ExitCode::FAILURE;
+    }
+    report(&world.stats(), 1, routes.checks(), start.elapsed());
+    ExitCode::SUCCESS
 }
 
 /// Reports a violation and shrinks it: prints the smallest set of faults and events that reproduces it.

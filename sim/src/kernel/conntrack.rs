@@ -62,6 +62,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Whether the server has replied.
+    pub const fn was_answered(&self) -> bool {
+        self.status & status::SEEN_REPLY != 0
+    }
+
     fn family(&self) -> u8 {
         if self.client.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 }
     }

@@ -10,11 +10,13 @@ pub struct Errno(pub i32);
 impl Errno {
     pub const EPERM: Self = Self(1);
     pub const ENOENT: Self = Self(2);
+    pub const ESRCH: Self = Self(3);
     pub const EINTR: Self = Self(4);
     pub const E2BIG: Self = Self(7);
     pub const ENOMEM: Self = Self(12);
     pub const EBUSY: Self = Self(16);
     pub const EEXIST: Self = Self(17);
+    pub const ENODEV: Self = Self(19);
     pub const EINVAL: Self = Self(22);
     pub const ENFILE: Self = Self(23);
     pub const EMFILE: Self = Self(24);
@@ -27,6 +29,7 @@ impl Errno {
     pub const ERESTART: Self = Self(85);
     pub const EOPNOTSUPP: Self = Self(95);
     pub const EAFNOSUPPORT: Self = Self(97);
+    pub const ENETDOWN: Self = Self(100);
     pub const ENOBUFS: Self = Self(105);
 }
 

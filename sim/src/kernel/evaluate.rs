@@ -92,7 +92,11 @@ impl ModelKernel {
 
     /// Sets the addresses of the node's interfaces. Loopback addresses can be omitted.
     pub fn set_addresses(&self, addresses: impl IntoIterator<Item = IpAddr>) {
-        self.0.lock().addresses = addresses.into_iter().collect();
+        let mut state = self.0.lock();
+        state.addresses = addresses.into_iter().collect();
+        let addresses = state.addresses.clone();
+        let notices = state.routing.set_addresses(&addresses);
+        state.tell_routing(0, notices);
     }
 }
 

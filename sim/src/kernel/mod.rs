@@ -1,5 +1,5 @@
-//! A model of the kernel's nf_tables and conntrack at their netlink interface: it applies the messages that the renderer
-//! encodes, and answers as Linux does.
+//! A model of the kernel's nf_tables, conntrack and routing at their netlink interfaces: it applies the messages that renderers
+//! encode, and answers as Linux does.
 //!
 //! ```text
 //! Nftables (real) ─ netlink ─► socket ─► batch ─► apply ─► ruleset ─┬─► dump, get ─► netlink
@@ -33,6 +33,7 @@ mod message;
 mod model;
 mod notify;
 mod process;
+mod routing;
 mod ruleset;
 mod set;
 mod socket;
@@ -48,4 +49,5 @@ pub use self::{
     foreign_change::ForeignChange,
     model::ModelKernel,
     process::Process,
+    routing::{Forwarding, RoutingChange},
 };

@@ -1,20 +1,24 @@
 //! The interface of the model for simulations.
 
 use std::{
+    collections::BTreeSet,
     io,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use contiv_renderer::kernel::{
-    BackgroundTask, Kernel, ListenerEvent, Membership, NetfilterSocket, Notifications,
+    BackgroundTask, Kernel, ListenerEvent, NetlinkProtocol, NetlinkSocket, Subscription,
 };
 use parking_lot::Mutex;
 
 use super::{
-    conntrack::Connection,
+    conntrack::{Connection, status},
+    errno::Errno,
     fault::{Fault, Faults},
     process::Process,
+    routing::{Forwarding, RoutingChange},
     socket::{ModelMembership, ModelNotifications, ModelSocket},
     state::{Listener, State},
 };
@@ -74,11 +78,50 @@ impl ModelKernel {
         self.0.lock().missing = missing.iter().map(|name| (*name).to_owned()).collect();
     }
 
-    /// All listeners lose notifications.
+    /// All listeners to changes of tables lose notifications.
     pub fn overflow_notifications(&self) {
-        for listener in self.0.lock().listeners.values_mut().filter(|listener| listener.is_member) {
-            listener.events.push_back(ListenerEvent::Overflow);
-        }
+        self.0.lock().tell(NetlinkProtocol::Netfilter, 0, &ListenerEvent::Overflow);
+    }
+
+    /// Another program or an operator changes the routing.
+    pub fn change_routing(&self, change: RoutingChange) {
+        let mut state = self.0.lock();
+        let notices = state.routing.change(change);
+        state.tell_routing(0, notices);
+    }
+
+    /// The same, but its notifications are lost.
+    pub fn lose_routing_notifications(&self, change: RoutingChange) {
+        let mut state = self.0.lock();
+        state.routing.change(change);
+        state.tell(NetlinkProtocol::Route, 0, &ListenerEvent::Overflow);
+    }
+
+    /// Forgets what was to happen to the next requests.
+    pub fn forget_routing_faults(&self) {
+        let mut state = self.0.lock();
+        state.routing.refusals.clear();
+        state.routing.is_dump_interrupted = false;
+    }
+
+    /// The next change of the routing by a renderer is refused.
+    pub fn refuse_routing(&self, errno: Errno) {
+        self.0.lock().routing.refusals.push(errno);
+    }
+
+    /// The next dump of the routing is inconsistent.
+    pub fn interrupt_routing_dump(&self) {
+        self.0.lock().routing.is_dump_interrupted = true;
+    }
+
+    /// The routes, rules and next hops that programs have made, a line each.
+    pub fn routing(&self) -> BTreeSet<String> {
+        self.0.lock().routing.listing()
+    }
+
+    /// Where packets to an address go by a table that a rule before the main one names.
+    pub fn forwarding(&self, address: IpAddr, table: u32) -> Forwarding {
+        self.0.lock().routing.forwarding(address, table)
     }
 
     /// Runs the pending background work of renderers: searches for stale flows.
@@ -108,6 +151,19 @@ impl ModelKernel {
         self.0.lock().add_connection(connection)
     }
 
+    /// The server of a connection has replied.
+    pub fn answer(&self, id: u32) {
+        let mut state = self.0.lock();
+        for connection in state.connections.iter_mut().filter(|connection| connection.id == id) {
+            connection.status |= status::SEEN_REPLY;
+        }
+    }
+
+    /// Forgets these tracked connections, as if their ends had closed them.
+    pub fn close_connections(&self, is_closed: impl Fn(&Connection) -> bool) {
+        self.0.lock().connections.retain(|connection| !is_closed(connection));
+    }
+
     /// How often a socket waited for an answer that was not sent: with a real kernel it would wait endlessly.
     pub fn stalls(&self) -> u64 {
         self.0.lock().stalls
@@ -124,18 +180,18 @@ impl ModelKernel {
 }
 
 impl Kernel for ModelKernel {
-    fn connect(&self) -> io::Result<Box<dyn NetfilterSocket>> {
+    fn connect(&self, protocol: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>> {
         let mut state = self.0.lock();
         let port = state.next_port();
         let (process, send_limit) = (state.process.clone(), state.send_limit);
         drop(state);
-        Ok(Box::new(ModelSocket::new(Arc::clone(&self.0), port, process, send_limit)))
+        Ok(Box::new(ModelSocket::new(Arc::clone(&self.0), protocol, port, process, send_limit)))
     }
 
-    fn listen(&self, _: &[u32], own: u32) -> io::Result<(Box<dyn Notifications>, Box<dyn Membership>)> {
+    fn listen(&self, protocol: NetlinkProtocol, _: &[u32], own: u32) -> io::Result<Subscription> {
         let mut state = self.0.lock();
         let id = state.next_port();
-        state.listeners.insert(id, Listener { own, is_member: true, ..Listener::default() });
+        state.listeners.insert(id, Listener::new(protocol, own));
         drop(state);
         let membership = ModelMembership::new(Arc::clone(&self.0), id);
         Ok((Box::new(ModelNotifications::new(Arc::clone(&self.0), id)), Box::new(membership)))

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
-use contiv_renderer::kernel::{ListenerEvent, Membership, NetfilterSocket, Notifications};
+use contiv_renderer::kernel::{ListenerEvent, Membership, NetlinkProtocol, NetlinkSocket, Notifications};
 
 use parking_lot::Mutex;
 
@@ -19,6 +19,7 @@ type SharedState = Arc<Mutex<State>>;
 #[derive(Debug)]
 pub(super) struct ModelSocket {
     kernel: SharedState,
+    protocol: NetlinkProtocol,
     port: u32,
     process: Process,
     send_limit: usize,
@@ -26,12 +27,18 @@ pub(super) struct ModelSocket {
 }
 
 impl ModelSocket {
-    pub(super) const fn new(kernel: SharedState, port: u32, process: Process, send_limit: usize) -> Self {
-        Self { kernel, port, process, send_limit, arrived: VecDeque::new() }
+    pub(super) const fn new(
+        kernel: SharedState,
+        protocol: NetlinkProtocol,
+        port: u32,
+        process: Process,
+        send_limit: usize,
+    ) -> Self {
+        Self { kernel, protocol, port, process, send_limit, arrived: VecDeque::new() }
     }
 }
 
-impl NetfilterSocket for ModelSocket {
+impl NetlinkSocket for ModelSocket {
     fn port(&self) -> u32 {
         self.port
     }
@@ -45,7 +52,12 @@ impl NetfilterSocket for ModelSocket {
         if request.len() > self.send_limit {
             return Err(io::Error::from_raw_os_error(EMSGSIZE));
         }
-        let answers = self.kernel.lock().send(self.port, &self.process, request);
+        let mut kernel = self.kernel.lock();
+        if self.protocol == NetlinkProtocol::Route {
+            self.arrived.extend(kernel.send_routing(self.port, request).into_iter().map(Ok));
+            return Ok(());
+        }
+        let answers = kernel.send(self.port, &self.process, request);
         let failed = |errno: Errno| io::Error::from_raw_os_error(errno.0);
         self.arrived.extend(answers.map_err(failed)?);
         Ok(())

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use contiv_renderer::kernel::{BackgroundTask, ListenerEvent};
+use contiv_renderer::kernel::{BackgroundTask, ListenerEvent, NetlinkProtocol};
 
 use super::{
     batch::{self, Caller},
@@ -18,6 +18,7 @@ use super::{
     message::{self, Message},
     notify::{self, Notice},
     process::Process,
+    routing::Routing,
     ruleset::Ruleset,
     uapi::{
         BATCH_BEGIN, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_MIN_TYPE, SUBSYS_CTNETLINK,
@@ -28,6 +29,7 @@ use super::{
 /// The state of the modelled kernel.
 pub(super) struct State {
     pub(super) ruleset: Ruleset,
+    pub(super) routing: Routing,
     pub(super) connections: Vec<Connection>,
     pub(super) last_connection: u32,
     /// The addresses of the node's interfaces.
@@ -56,12 +58,24 @@ impl fmt::Debug for State {
 }
 
 /// A listener for notifications.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Listener {
+    pub(super) protocol: NetlinkProtocol,
     pub(super) own: u32,
     pub(super) is_member: bool,
     pub(super) is_closed: bool,
     pub(super) events: VecDeque<ListenerEvent>,
+}
+
+impl Listener {
+    pub(super) const fn new(protocol: NetlinkProtocol, own: u32) -> Self {
+        Self { protocol, own, is_member: true, is_closed: false, events: VecDeque::new() }
+    }
+
+    /// Whether it gets the notifications of changes by the socket with this port.
+    fn hears(&self, protocol: NetlinkProtocol, port: u32) -> bool {
+        self.protocol == protocol && self.is_member && self.own != port
+    }
 }
 
 /// Netlink ports are process ids, or negative.
@@ -75,6 +89,7 @@ impl State {
     pub(super) fn new(settings: BTreeMap<String, String>) -> Self {
         Self {
             ruleset: Ruleset { generation: 1, ..Ruleset::default() },
+            routing: Routing::default(),
             connections: Vec::new(),
             last_connection: 0,
             addresses: BTreeSet::new(),
@@ -181,10 +196,35 @@ impl State {
         Ok(pieces)
     }
 
+    /// Handles a request of a routing socket. Returns the answers, one datagram each.
+    pub(super) fn send_routing(&mut self, port: u32, request: &[u8]) -> Vec<Vec<u8>> {
+        let mut answers = Vec::new();
+        for message in message::messages(request) {
+            let (new, notices) = self.routing.handle(&message, port);
+            answers.extend(new);
+            self.tell_routing(port, notices);
+        }
+        answers
+    }
+
+    /// Notifies listeners to changes of the routing.
+    pub(super) fn tell_routing(&mut self, port: u32, notices: Vec<Vec<u8>>) {
+        for notice in notices {
+            self.tell(NetlinkProtocol::Route, port, &ListenerEvent::Notifications(notice));
+        }
+    }
+
+    /// Tells all listeners except those of the sender.
+    pub(super) fn tell(&mut self, protocol: NetlinkProtocol, port: u32, event: &ListenerEvent) {
+        for listener in self.listeners.values_mut().filter(|listener| listener.hears(protocol, port)) {
+            listener.events.push_back(event.clone());
+        }
+    }
+
     /// Notifies all listeners except those of the sender.
     fn notify(&mut self, port: u32, process: &Process, notices: &[Notice], sequence: u32) {
         let generation = self.ruleset.generation;
-        let is_subscribed = |listener: &&mut Listener| listener.is_member && listener.own != port;
+        let is_subscribed = |listener: &&mut Listener| listener.hears(NetlinkProtocol::Netfilter, port);
         let mut receivers = self.listeners.values_mut().filter(is_subscribed).peekable();
         if receivers.peek().is_none() {
             return;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use contiv_renderer::kernel::{Kernel, NetfilterSocket};
+use contiv_renderer::kernel::{Kernel, NetlinkProtocol, NetlinkSocket};
 
 use super::render;
 use crate::kernel::{
@@ -18,7 +18,7 @@ use crate::kernel::{
 /// The kernel or the model.
 #[derive(Debug)]
 pub(super) struct Peer {
-    socket: Box<dyn NetfilterSocket>,
+    socket: Box<dyn NetlinkSocket>,
 }
 
 /// The sequence number of the request after a batch, whose answer marks the end of the batch's answers.
@@ -26,7 +26,7 @@ const END_SEQUENCE: u32 = 0x00ff_ffff;
 
 impl Peer {
     pub(super) fn open(kernel: &dyn Kernel) -> io::Result<Self> {
-        Ok(Self { socket: kernel.connect()? })
+        Ok(Self { socket: kernel.connect(NetlinkProtocol::Netfilter)? })
     }
 
     pub(super) fn port(&self) -> u32 {
