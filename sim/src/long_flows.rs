@@ -76,10 +76,10 @@ impl LongFlows {
         }
     }
 
-    /// The agent has stopped.
+    /// The agent has stopped. The next one may begin with an older state, in which the backend of a flow did not serve yet.
     pub(crate) fn note_stop(&mut self) {
         for flow in self.flows.values_mut() {
-            flow.is_forgotten = true;
+            (flow.is_served, flow.is_forgotten) = (false, true);
         }
     }
 

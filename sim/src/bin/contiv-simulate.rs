@@ -59,8 +59,12 @@ fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
                     let mut routes = RouteWorld::new(seed);
                     let of_routes = routes.run(ROUTE_STEPS);
                     let is_violated = result.is_err() || of_routes.is_err();
-                    let done =
-                        Done { stats: world.stats(), result, route_checks: routes.checks(), of_routes };
+                    let done = WorldResult {
+                        stats: world.stats(),
+                        result,
+                        route_checks: routes.checks(),
+                        of_routes,
+                    };
                     if results.send(done).is_err() || is_violated {
                         return;
                     }
@@ -88,7 +92,7 @@ fn simulate(duration: Duration, first_seed: u64) -> ExitCode {
 }
 
 /// A world that has ended, and that of routes with the same seed.
-struct Done {
+struct WorldResult {
     stats: Stats,
     result: Result<(), Violation>,
     route_checks: u64,

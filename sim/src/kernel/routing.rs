@@ -1,8 +1,9 @@
 //! A model of routing netlink: links, addresses, routes, rules and next hops, as the kernel's `net/core/rtnetlink.c`,
 //! `net/core/fib_rules.c`, `net/ipv4/fib_frontend.c`, `net/ipv6/route.c` and `net/ipv4/nexthop.c` keep them.
 //!
-//! Objects are stored as they were sent: a fixed header, and attributes by their type. Numbers are in host byte order.
+//! Objects are stored as they were sent: a fixed header, and attributes by their type, in host byte order.
 
+mod constants;
 mod nexthops;
 mod object;
 mod routes;
@@ -13,6 +14,11 @@ use std::{
 };
 
 use self::{
+    constants::{
+        ADDRESS_HEADER, DELADDR, DELNEXTHOP, DELROUTE, DELRULE, EXTERNAL, GETADDR, GETNEXTHOP, GETROUTE,
+        GETRULE, IFA_LOCAL, IFF_UP, LOOPBACK, NEWADDR, NEWLINK, NEWNEXTHOP, NEWROUTE, NEWRULE,
+        NEXTHOP_HEADER, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, PODS, ROUTE_HEADER, RULE_HEADER,
+    },
     nexthops::NextHops,
     object::{Object, family_of},
     routes::{Route, RouteKey},
@@ -22,39 +28,6 @@ use super::{
     message::{self, Message},
     uapi::{NFPROTO_IPV4, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTI},
 };
-
-const NEWLINK: u16 = 16;
-const NEWADDR: u16 = 20;
-const DELADDR: u16 = 21;
-const GETADDR: u16 = 22;
-const NEWROUTE: u16 = 24;
-const DELROUTE: u16 = 25;
-const GETROUTE: u16 = 26;
-const NEWRULE: u16 = 32;
-const DELRULE: u16 = 33;
-const GETRULE: u16 = 34;
-const NEWNEXTHOP: u16 = 104;
-const DELNEXTHOP: u16 = 105;
-const GETNEXTHOP: u16 = 106;
-
-/// For additions: an existing object is replaced, is an error, or a missing one is created.
-const NLM_F_REPLACE: u16 = 0x100;
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
-
-const IFF_UP: u32 = 1;
-const IFA_LOCAL: u16 = 2;
-/// The sizes of `struct ifaddrmsg`, `struct rtmsg`, `struct fib_rule_hdr` and `struct nhmsg`.
-const ADDRESS_HEADER: usize = 8;
-const ROUTE_HEADER: usize = 12;
-const RULE_HEADER: usize = 12;
-const NEXTHOP_HEADER: usize = 8;
-
-/// The interface to other hosts.
-const EXTERNAL: u32 = 2;
-/// The interface of the local pods.
-const PODS: u32 = 7;
-const LOOPBACK: u32 = 1;
 
 /// A change that another program or an operator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

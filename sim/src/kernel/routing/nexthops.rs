@@ -5,7 +5,10 @@ use std::{
     net::IpAddr,
 };
 
-use super::{NEWNEXTHOP, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, object::Object};
+use super::{
+    constants::{DELNEXTHOP, NEWNEXTHOP, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE},
+    object::Object,
+};
 use crate::kernel::errno::{Errno, Result, refuse};
 
 pub(super) const NHA_ID: u16 = 1;
@@ -78,7 +81,7 @@ impl NextHops {
         let mut notices = Vec::new();
         let mut removed = BTreeSet::new();
         if let Some(object) = self.0.remove(&id) {
-            notices.push(object.message(super::DELNEXTHOP, 0, 0, 0));
+            notices.push(object.message(DELNEXTHOP, 0, 0, 0));
             removed.insert(id);
         }
         let mut empty = BTreeSet::new();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    LOOPBACK, PODS, ROUTE_HEADER,
+    constants::{LOOPBACK, PODS, ROUTE_HEADER},
     nexthops::NextHops,
     object::{Object, family_of},
 };
