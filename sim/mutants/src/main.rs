@@ -1,7 +1,7 @@
 //! Plants all mutants of a list in a copy of the sources, each behind a switch: `scripts/mutants --sample` starts it.
 //!
 //! A mutant that is compiled alone costs a build of its crate and of every crate above it. Here one build has hundreds of mutants, and
-//! `CONTIV_MUTANT=7` in the environment of a program switches the seventh on.
+//! `PLANTED_MUTANT=7` in the environment of a program switches the seventh on.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for a terminal")]
 
 use std::{

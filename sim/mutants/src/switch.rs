@@ -35,12 +35,12 @@ mod contiv_mutant {
     }
 
     fn select() {
-        if let Some(path) = env::var_os("CONTIV_MUTANTS_REACHED") {
+        if let Some(path) = env::var_os("PLANTED_MUTANTS_REACHED") {
             let file = File::options().create(true).append(true).open(path).ok();
             REACHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).1 = file;
             SELECTED.store(RECORDING, Relaxed);
         } else {
-            let number = env::var("CONTIV_MUTANT").ok().and_then(|number| number.parse().ok());
+            let number = env::var("PLANTED_MUTANT").ok().and_then(|number| number.parse().ok());
             SELECTED.store(number.unwrap_or(0), Relaxed);
         }
     }
