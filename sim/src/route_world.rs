@@ -22,14 +22,14 @@ use rand::{RngExt as _, SeedableRng, rngs::SmallRng, seq::IndexedRandom as _};
 use crate::{
     cluster::NODE_ADDRESS,
     expected::NODE_IPV6,
-    kernel::{Errno, Forwarding, ModelKernel, RoutingChange},
+    kernel::{Errno, Forwarding, ModelKernel, RoutingChange, router},
 };
 
 const SERVICES: u32 = 4;
 /// Addresses of services in each family, which move between them.
 const ADDRESSES: u16 = 6;
-/// Endpoints in each family. The model of the kernel knows which are pods of the node.
-const ENDPOINTS: u32 = 8;
+/// Endpoints in each family; every third is a pod of the node.
+const ENDPOINTS: u8 = 8;
 /// How often the renderer is called until it has applied everything.
 const MAX_CALLS: usize = 20;
 
@@ -321,23 +321,24 @@ fn random_address(rng: &mut SmallRng) -> IpAddr {
     }
 }
 
-fn endpoint(is_ipv4: bool, number: u32) -> IpAddr {
+/// The address of an endpoint: that of a pod of the node, or of another host's.
+fn endpoint(is_ipv4: bool, is_local: bool, number: u8) -> IpAddr {
     if is_ipv4 {
-        Ipv4Addr::from(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + number).into()
+        Ipv4Addr::new(10, 244, if is_local { 1 } else { 2 }, number).into()
     } else {
-        Ipv6Addr::from(u128::from(Ipv6Addr::new(0xfd0b, 0, 0, 0, 0, 0, 0, 0)) + u128::from(number)).into()
+        Ipv6Addr::new(0xfd44, if is_local { 1 } else { 2 }, 0, 0, 0, 0, 0, number.into()).into()
     }
 }
 
 fn random_service(id: ServiceId, addresses: BTreeSet<IpAddr>, rng: &mut SmallRng) -> ContivService {
     let mut backends = Vec::new();
     for is_ipv4 in [true, false] {
-        let numbers: Vec<u32> = (1..=ENDPOINTS).collect();
+        let numbers: Vec<u8> = (1..=ENDPOINTS).collect();
         let count = rng.random_range(0..=4);
         for number in numbers.sample(rng, count) {
             let state = if rng.random_bool(0.2) { BackendState::Terminating } else { BackendState::Ready };
-            let address = endpoint(is_ipv4, *number);
             let local = number.is_multiple_of(3);
+            let address = endpoint(is_ipv4, local, *number);
             let weight = rng.random_range(1..4);
             backends.push(Backend { state, weight, local, ..Backend::new((address, 8080).into()) });
         }
@@ -385,10 +386,6 @@ fn expected(service: &ContivService, address: IpAddr) -> Forwarding {
     if chosen.iter().any(|backend| backend.host_network) {
         return Forwarding::Local;
     }
-    let next_hop = |backend: &&Backend| match (backend.local, address) {
-        (true, _) => backend.address,
-        (false, IpAddr::V4(_)) => Ipv4Addr::new(192, 168, 1, 254).into(),
-        (false, IpAddr::V6(_)) => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0xfe).into(),
-    };
+    let next_hop = |backend: &&Backend| if backend.local { backend.address } else { router(backend.address) };
     Forwarding::NextHops(chosen.iter().map(next_hop).collect())
 }

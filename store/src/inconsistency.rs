@@ -1,10 +1,7 @@
 //! How a store shows that a message of it was lost, repeated, reordered or altered.
 
-use serde::Serialize;
-
 /// What a message of a store contradicts. Whoever sees one lists again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inconsistency {
     /// A change came after a later one, or twice.
     Order,

@@ -711,12 +711,12 @@ impl Core {
         let services = services.iter().filter_map(|id| self.processor.service(id));
         let services: BTreeMap<_, _> =
             services.map(|service| (service.id.clone(), unchanged(service))).collect();
+        if services.is_empty() {
+            return;
+        }
         let description =
             format!("renderer {renderer}, {} that it left out", counted(services.len(), "service"));
         let changes = ChangeSet { services, ..ChangeSet::default() };
-        if changes.is_empty() {
-            return;
-        }
         let at = Timestamps::now(self.now);
         self.count_queued(std::slice::from_ref(renderer), || changes.families());
         let event = self.record("retry", description, Some(&changes), vec![Arc::clone(renderer)], at);

@@ -28,7 +28,7 @@ pub(crate) struct LinuxSocket {
 
 impl LinuxSocket {
     pub(crate) fn open(protocol: NetlinkProtocol) -> io::Result<Self> {
-        let mut inner = netlink_sys::Socket::new(number(protocol))?;
+        let mut inner = netlink_sys::Socket::new(protocol_number(protocol))?;
         let port = inner.bind_auto()?.port_number();
         // Without this a refusal contains a copy of the refused message.
         inner.set_cap_ack(true)?;
@@ -46,7 +46,7 @@ impl LinuxSocket {
 }
 
 /// The number of a protocol.
-pub(super) const fn number(protocol: NetlinkProtocol) -> isize {
+pub(super) const fn protocol_number(protocol: NetlinkProtocol) -> isize {
     match protocol {
         NetlinkProtocol::Netfilter => NETLINK_NETFILTER,
         NetlinkProtocol::Route => NETLINK_ROUTE,

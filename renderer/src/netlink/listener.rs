@@ -22,7 +22,7 @@ use nix::{
 };
 use socket2::{SockFilter, SockRef};
 
-use super::linux::number;
+use super::linux::protocol_number;
 use crate::kernel::{self, ListenerEvent, NetlinkProtocol, Notifications};
 
 /// Space for notifications while the listener is not scheduled. If it is too small, the overflow is noticed.
@@ -53,7 +53,7 @@ impl Listener {
         groups: &[u32],
         own: u32,
     ) -> io::Result<(Self, Membership)> {
-        let mut socket = netlink_sys::Socket::new(number(protocol))?;
+        let mut socket = netlink_sys::Socket::new(protocol_number(protocol))?;
         // Without CAP_NET_ADMIN in the first user namespace the buffer is smaller.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;

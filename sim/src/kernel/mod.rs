@@ -49,5 +49,5 @@ pub use self::{
     foreign_change::ForeignChange,
     model::ModelKernel,
     process::Process,
-    routing::{Forwarding, RoutingChange},
+    routing::{Forwarding, RoutingChange, router},
 };

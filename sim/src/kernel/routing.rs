@@ -13,6 +13,7 @@ use std::{
     net::IpAddr,
 };
 
+pub use self::routes::router;
 use self::{
     constants::{
         ADDRESS_HEADER, DELADDR, DELNEXTHOP, DELROUTE, DELRULE, EXTERNAL, GETADDR, GETNEXTHOP, GETROUTE,
@@ -120,7 +121,7 @@ impl Routing {
                     return vec![link_message(PODS, false)];
                 }
                 // Who attaches pods gives them their routes again.
-                let routes = routes::pod_ranges().map(|route| route.message(NEWROUTE, 0, 0, 0));
+                let routes = routes::pod_routes().map(|route| route.message(NEWROUTE, 0, 0, 0));
                 [link_message(PODS, true)].into_iter().chain(routes).collect()
             }
             RoutingChange::DeleteRoute(at) => {

@@ -4,7 +4,8 @@ use std::error::Error as _;
 
 use etcd_client::Error;
 
-use crate::{StoreError, certificate::with_certificate_hint};
+use super::key_text::key_text;
+use crate::{Inconsistency, StoreError, certificate::with_certificate_hint};
 
 /// gRPC status codes (grpc.io, "Status codes").
 const INVALID_ARGUMENT: i32 = 3;
@@ -28,6 +29,11 @@ const DENIED: &str = "permission denied";
 /// or there is no token because authentication was enabled later.
 const LOGIN_REQUIRED: [&str; 3] =
     ["invalid auth token", "revision of auth store is old", "user name is empty"];
+
+/// The error of a message that contradicts another one about this key.
+pub(super) fn inconsistent(inconsistency: Inconsistency, key: &[u8], reason: String) -> StoreError {
+    StoreError::Inconsistent { inconsistency, key: key_text(key.to_vec()), reason }
+}
 
 /// Why a request to one member failed.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::{
 use etcd_client::proto::{PbEvent, PbKeyValue};
 use parking_lot::Mutex;
 
-use super::{key_text::key_text, window::Window};
+use super::{failure::inconsistent, key_text::key_text, window::Window};
 use crate::{Inconsistency, StoreError};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
@@ -157,10 +157,6 @@ const fn continues(known: KeyState, pair: &PbKeyValue, is_deleted: bool) -> bool
     }
 }
 
-fn inconsistent(inconsistency: Inconsistency, key: &[u8], reason: String) -> StoreError {
-    StoreError::Inconsistent { inconsistency, key: key_text(key.to_vec()), reason }
-}
-
 /// Checks the pages of a list, in any order of pages.
 #[derive(Debug)]
 pub(super) struct ListCheck {
@@ -216,8 +212,13 @@ impl ListCheck {
             let reason = format!("it is listed after {}", key_text(previous.to_vec()));
             return Err(inconsistent(Inconsistency::Order, &pair.key, reason));
         }
-        if !is_possible(pair) || pair.mod_revision > self.keys.revision {
+        if !is_possible(pair) {
             return Err(inconsistent(Inconsistency::Version, &pair.key, impossible(pair)));
+        }
+        if pair.mod_revision > self.keys.revision {
+            let (written, listed) = (pair.mod_revision, self.keys.revision);
+            let reason = format!("it is listed as of revision {listed}, and was written at {written}");
+            return Err(inconsistent(Inconsistency::Version, &pair.key, reason));
         }
         if let Some(known) = self.before.states.get(&hash).filter(|known| pair.mod_revision < known.revision)
         {

@@ -5,7 +5,6 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use etcd_client::WatchOptions;
 use parking_lot::Mutex;
 use rand::RngExt;
 use tokio::{
@@ -14,7 +13,10 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{session::Session, window::Window};
+use super::{
+    session::{Session, watch_options},
+    window::Window,
+};
 use crate::StoreError;
 
 /// The pause between two replays, random so that those of many nodes are spread.
@@ -59,11 +61,7 @@ impl Replays {
 
 async fn replay(session: &Session, prefix: &str, window: &Mutex<Window>) -> Result<(), StoreError> {
     let mut replay = window.lock().begin_replay();
-    let options = match prefix {
-        "" => WatchOptions::new().with_all_keys(),
-        _ => WatchOptions::new().with_prefix(),
-    };
-    let options = options.with_start_revision(replay.since + 1).with_fragment();
+    let options = watch_options(prefix, replay.since + 1);
     let (action, begun) = ("watch past changes", Instant::now());
     let mut client = session.watches();
     let mut responses = session.request(action, client.watch(prefix, Some(options))).await?;

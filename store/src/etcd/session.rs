@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, WatchClient};
+use etcd_client::{
+    Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, WatchClient, WatchOptions,
+};
 use tokio::time::timeout;
 
 use super::{
@@ -211,6 +213,15 @@ fn hint(mut error: StoreError, tls: bool) -> StoreError {
         *reason = format!("{reason} ({hint})");
     }
     error
+}
+
+/// The options of a watch of all keys below `prefix`, from this revision on. Large responses arrive in fragments.
+pub(super) fn watch_options(prefix: &str, start: i64) -> WatchOptions {
+    let options = match prefix {
+        "" => WatchOptions::new().with_all_keys(),
+        _ => WatchOptions::new().with_prefix(),
+    };
+    options.with_start_revision(start).with_fragment()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use etcd_client::{Error, GetOptions, ResponseHeader, WatchOptions, WatchResponse, proto::PbEvent};
+use etcd_client::{Error, GetOptions, ResponseHeader, WatchResponse, proto::PbEvent};
 use futures::{
     StreamExt,
     future::{Either, select},
@@ -17,7 +17,7 @@ use super::{
     key_text::key_text,
     known::{DELETE, KnownKeys, KnownPrefixes},
     replay::Replays,
-    session::{MAX_RESPONSE_BYTES, Session},
+    session::{MAX_RESPONSE_BYTES, Session, watch_options},
 };
 use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream};
 
@@ -84,13 +84,7 @@ async fn open(
     position: &Position,
     start: i64,
 ) -> Result<etcd_client::WatchStream, Failure> {
-    let options = match prefix {
-        "" => WatchOptions::new().with_all_keys(),
-        _ => WatchOptions::new().with_prefix(),
-    }
-    .with_start_revision(start)
-    .with_progress_notify()
-    .with_fragment();
+    let options = watch_options(prefix, start).with_progress_notify();
     let mut client = session.watches();
     let action = action(prefix);
     let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;

@@ -10,7 +10,7 @@ use std::{
 use etcd_client::proto::{PbEvent, PbKeyValue};
 use tokio::time::Instant;
 
-use super::key_text::key_text;
+use super::failure::inconsistent;
 use crate::{Inconsistency, StoreError};
 
 /// How many changes are remembered, in about 4 MB. Of more, none are compared: the watch cannot be slowed down.
@@ -173,10 +173,6 @@ fn check_hash(delivered: u64, replayed: u64, revision: i64, key: &[u8]) -> Resul
 
 fn missed(revision: i64, key: &[u8]) -> StoreError {
     inconsistent(Inconsistency::Missed, key, format!("its change of revision {revision} was not delivered"))
-}
-
-fn inconsistent(inconsistency: Inconsistency, key: &[u8], reason: String) -> StoreError {
-    StoreError::Inconsistent { inconsistency, key: key_text(key.to_vec()), reason }
 }
 
 #[cfg(test)]

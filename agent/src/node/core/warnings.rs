@@ -169,17 +169,20 @@ mod tests {
     use super::*;
     use crate::node::logged::logged;
 
-    /// By each way in which they come.
-    #[test]
-    fn warning_is_logged_when_it_comes_and_when_it_goes() {
-        let now = Now { instant: std::time::Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
-        let warning = |field: &str| Problem {
+    fn warning(field: &str) -> Problem {
+        Problem {
             source: "/a".to_owned(),
             object: None,
             field: Some(field.to_owned()),
             reason: "r".to_owned(),
             is_warning: true,
-        };
+        }
+    }
+
+    /// By each way in which they come.
+    #[test]
+    fn warning_is_logged_when_it_comes_and_when_it_goes() {
+        let now = Now { instant: std::time::Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
         let replace: [fn(&mut Warnings, Vec<Problem>, Now); 4] = [
             |all, warnings, now| {
                 all.update_values(&[ValueStatus::Good("/a".to_owned())], warnings, now);
@@ -211,13 +214,6 @@ mod tests {
 
     #[test]
     fn warning_that_stays_keeps_its_time_until_it_is_gone() {
-        let warning = |field: &str| Problem {
-            source: "/a".to_owned(),
-            object: None,
-            field: Some(field.to_owned()),
-            reason: "r".to_owned(),
-            is_warning: true,
-        };
         let mut warnings = Warnings::of_store("dir:/manifests");
         for (second, fields, expected) in [
             (1, &["f"][..], &[("f", 1)][..]),

@@ -5,6 +5,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use ipnetwork::IpNetwork;
+
 use super::{
     constants::{LOOPBACK, PODS, ROUTE_HEADER},
     nexthops::NextHops,
@@ -148,34 +150,33 @@ fn key_of(object: &Object) -> Result<RouteKey> {
     Ok(RouteKey { table, destination, prefix, tos, priority: object.number(RTA_PRIORITY) })
 }
 
-/// Endpoints whose last byte is a multiple of three are pods of this node.
+/// The ranges of the pods of this node, on their interface.
+fn pod_ranges() -> impl Iterator<Item = IpNetwork> {
+    let ranges: [(IpAddr, u8); 2] =
+        [(Ipv4Addr::new(10, 244, 1, 0).into(), 24), (Ipv6Addr::new(0xfd44, 1, 0, 0, 0, 0, 0, 0).into(), 64)];
+    ranges.into_iter().filter_map(|(network, prefix)| IpNetwork::new(network, prefix).ok())
+}
+
+/// Whether an address is that of a pod of this node.
 pub(super) fn is_local_pod(address: IpAddr) -> bool {
-    let number = match address {
-        IpAddr::V4(address) => u128::from(u32::from(address) & 0x00ff_ffff),
-        IpAddr::V6(address) => u128::from(address) & 0x00ff_ffff,
-    };
-    number.is_multiple_of(3)
+    pod_ranges().any(|range| range.contains(address))
 }
 
 /// The routes to the pods of this node in the main table.
-pub(super) fn pod_ranges() -> [Object; 2] {
-    let ranges = [
-        (IpAddr::V4(Ipv4Addr::new(11, 0, 0, 0)), 8),
-        (IpAddr::V6(Ipv6Addr::new(0xfd0b, 0, 0, 0, 0, 0, 0, 0)), 64),
-    ];
-    ranges.map(|(range, length)| {
+pub(super) fn pod_routes() -> impl Iterator<Item = Object> {
+    pod_ranges().map(|range| {
         let mut header = vec![0; ROUTE_HEADER];
-        (header[0], header[PREFIX], header[KIND]) = (family_of(range), length, RTN_UNICAST);
+        (header[0], header[PREFIX], header[KIND]) = (family_of(range.ip()), range.prefix(), RTN_UNICAST);
         let mut route = Object { header, attributes: BTreeMap::new() };
         route.set_number(RTA_TABLE, MAIN_TABLE);
-        route.set_address(RTA_DST, range);
+        route.set_address(RTA_DST, range.ip());
         route.set_number(RTA_OIF, PODS);
         route
     })
 }
 
-/// The router to all other hosts.
-pub(super) const fn router(of: IpAddr) -> IpAddr {
+/// The router to all hosts but this one's pods, in the family of an address.
+pub const fn router(of: IpAddr) -> IpAddr {
     match of {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(192, 168, 1, 254)),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0xfe)),
