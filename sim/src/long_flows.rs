@@ -59,7 +59,7 @@ impl LongFlows {
         }
     }
 
-    /// The store has changed: these frontends are served now.
+    /// The store has changed, or a flow has begun: these frontends are served now.
     pub(crate) fn note_served(&mut self, served: &ServedFrontends) {
         for flow in self.flows.values_mut().filter(|flow| flow.is_served) {
             let frontend = served.get(&flow.connection);
@@ -76,10 +76,10 @@ impl LongFlows {
         }
     }
 
-    /// The agent has stopped. The next one may begin with an older state, in which the backend of a flow did not serve yet.
+    /// The agent has stopped.
     pub(crate) fn note_stop(&mut self) {
         for flow in self.flows.values_mut() {
-            (flow.is_served, flow.is_forgotten) = (false, true);
+            flow.is_forgotten = true;
         }
     }
 

@@ -417,6 +417,8 @@ impl World {
         if !connections.is_empty() {
             let chosen = connections.swap_remove(self.rng.random_range(0..connections.len()));
             self.long_flows.open(&self.kernel, &chosen, &mut self.rng);
+            // The agent may not know yet that the service has changed.
+            self.note_served();
         }
     }
 
